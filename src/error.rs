@@ -1,0 +1,250 @@
+//! The one table from what can go wrong for a client to its gRPC code, HTTP status and text.
+//!
+//! The texts are etcd's, to the letter: clients match on them. Rooms below `service` have error types of their own
+//! for what is not a client's business; what reaches a client is always an [`ApiError`].
+
+use thiserror::Error;
+
+/// A gRPC status code. The numbers are gRPC's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "the names are gRPC's")]
+pub enum Code {
+    Ok = 0,
+    Canceled = 1,
+    Unknown = 2,
+    InvalidArgument = 3,
+    DeadlineExceeded = 4,
+    NotFound = 5,
+    AlreadyExists = 6,
+    PermissionDenied = 7,
+    ResourceExhausted = 8,
+    FailedPrecondition = 9,
+    Aborted = 10,
+    OutOfRange = 11,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
+    DataLoss = 15,
+    Unauthenticated = 16,
+}
+
+impl Code {
+    /// Every code, in the order of their numbers.
+    pub const ALL: [Code; 17] = [
+        Code::Ok,
+        Code::Canceled,
+        Code::Unknown,
+        Code::InvalidArgument,
+        Code::DeadlineExceeded,
+        Code::NotFound,
+        Code::AlreadyExists,
+        Code::PermissionDenied,
+        Code::ResourceExhausted,
+        Code::FailedPrecondition,
+        Code::Aborted,
+        Code::OutOfRange,
+        Code::Unimplemented,
+        Code::Internal,
+        Code::Unavailable,
+        Code::DataLoss,
+        Code::Unauthenticated,
+    ];
+
+    /// The code's number on the wire.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The HTTP status a gateway answers with, as grpc-gateway v2 maps it.
+    pub fn http_status(self) -> u16 {
+        match self {
+            Code::Ok => 200,
+            Code::Canceled => 499,
+            Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => 400,
+            Code::DeadlineExceeded => 504,
+            Code::NotFound => 404,
+            Code::AlreadyExists | Code::Aborted => 409,
+            Code::PermissionDenied => 403,
+            Code::Unauthenticated => 401,
+            Code::ResourceExhausted => 429,
+            Code::Unimplemented => 501,
+            Code::Unavailable => 503,
+            Code::Unknown | Code::Internal | Code::DataLoss => 500,
+        }
+    }
+
+    /// The HTTP status' reason phrase, as Go's net/http names it (stream errors carry it as `http_status`).
+    pub fn http_status_text(self) -> &'static str {
+        match self.http_status() {
+            200 => "OK",
+            400 => "Bad Request",
+            401 => "Unauthorized",
+            403 => "Forbidden",
+            404 => "Not Found",
+            409 => "Conflict",
+            429 => "Too Many Requests",
+            499 => "",
+            501 => "Not Implemented",
+            503 => "Service Unavailable",
+            504 => "Gateway Timeout",
+            _ => "Internal Server Error",
+        }
+    }
+
+    /// The code's name, as `grpc_code` labels of metrics spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Code::Ok => "OK",
+            Code::Canceled => "Canceled",
+            Code::Unknown => "Unknown",
+            Code::InvalidArgument => "InvalidArgument",
+            Code::DeadlineExceeded => "DeadlineExceeded",
+            Code::NotFound => "NotFound",
+            Code::AlreadyExists => "AlreadyExists",
+            Code::PermissionDenied => "PermissionDenied",
+            Code::ResourceExhausted => "ResourceExhausted",
+            Code::FailedPrecondition => "FailedPrecondition",
+            Code::Aborted => "Aborted",
+            Code::OutOfRange => "OutOfRange",
+            Code::Unimplemented => "Unimplemented",
+            Code::Internal => "Internal",
+            Code::Unavailable => "Unavailable",
+            Code::DataLoss => "DataLoss",
+            Code::Unauthenticated => "Unauthenticated",
+        }
+    }
+}
+
+/// What a client can be told. The `Display` text is what goes on the wire.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ApiError {
+    /// A range, put, delete or compare without a key.
+    #[error("etcdserver: key is not provided")]
+    KeyNotProvided,
+    /// `ignore_value` or `ignore_lease` on a missing key, or a request op with no member set.
+    #[error("etcdserver: key not found")]
+    KeyNotFound,
+    /// `ignore_value` together with a value.
+    #[error("etcdserver: value is provided")]
+    ValueProvided,
+    /// `ignore_lease` together with a lease.
+    #[error("etcdserver: lease is provided")]
+    LeaseProvided,
+    /// More compares or operations in one txn than `max-txn-ops`.
+    #[error("etcdserver: too many operations in txn request")]
+    TooManyOps,
+    /// One key put twice, or put and deleted, in one txn.
+    #[error("etcdserver: duplicate key given in txn request")]
+    DuplicateKey,
+    /// A sort order or target outside its enum.
+    #[error("etcdserver: invalid sort option")]
+    InvalidSortOption,
+    /// A proposal larger than `max-request-bytes` once encoded.
+    #[error("etcdserver: request is too large")]
+    RequestTooLarge,
+    /// A request body larger than any request can be; `max` is the limit in bytes, `received` what came.
+    #[error("grpc: received message larger than max ({received} vs. {max})")]
+    MessageTooLarge {
+        /// Bytes received, or announced.
+        received: u64,
+        /// The most that is taken.
+        max: u64,
+    },
+    /// A revision below the last compaction.
+    #[error("etcdserver: mvcc: required revision has been compacted")]
+    Compacted,
+    /// A revision above the store's.
+    #[error("etcdserver: mvcc: required revision is a future revision")]
+    FutureRevision,
+    /// The quota is used up.
+    #[error("etcdserver: mvcc: database space exceeded")]
+    NoSpace,
+    /// No lease of that id.
+    #[error("etcdserver: requested lease not found")]
+    LeaseNotFound,
+    /// A grant with an id that is in use.
+    #[error("etcdserver: lease already exists")]
+    LeaseExists,
+    /// A TTL over nine billion seconds.
+    #[error("etcdserver: too large lease TTL")]
+    LeaseTtlTooLarge,
+    /// A lease request reached a member that is not the leader.
+    #[error("etcdserver: not leader")]
+    NotLeader,
+    /// The cluster has no leader.
+    #[error("etcdserver: no leader")]
+    NoLeader,
+    /// The leader changed while the request was in flight; its outcome is unknown.
+    #[error("etcdserver: leader changed")]
+    LeaderChanged,
+    /// The member is going down.
+    #[error("etcdserver: server stopped")]
+    Stopped,
+    /// The request's outcome was not known in time.
+    #[error("etcdserver: request timed out")]
+    Timeout,
+    /// A linearizable read waited too long for the applied index.
+    #[error("etcdserver: request timed out, waiting for the applied index took too long")]
+    TimeoutWaitApplied,
+    /// Apply lags too far behind commit, or too much waits to be written: try again later.
+    #[error("etcdserver: too many requests")]
+    TooManyRequests,
+    /// The CORRUPT alarm is raised.
+    #[error("etcdserver: corrupt cluster")]
+    Corrupt,
+    /// The client's own deadline (`Grpc-Timeout`) passed.
+    #[error("context deadline exceeded")]
+    DeadlineExceeded,
+    /// The body is not what the contract says; the text says where.
+    #[error("{0}")]
+    Malformed(String),
+    /// No such path.
+    #[error("Not Found")]
+    NoSuchPath,
+    /// The path exists, but not with this method.
+    #[error("Method Not Allowed")]
+    MethodNotAllowed,
+    /// A watch stream's client asked for the impossible; the text says what.
+    #[error("{0}")]
+    Unimplemented(String),
+    /// Data on disk could not be read; the text names the place. The member's log says more.
+    #[error("etcdserver: {0}")]
+    DataLoss(String),
+    /// A fault of ours; the text is for the operator.
+    #[error("etcdserver: internal error: {0}")]
+    Internal(String),
+}
+
+impl ApiError {
+    /// The gRPC code that goes with the text.
+    pub fn code(&self) -> Code {
+        match self {
+            ApiError::KeyNotProvided
+            | ApiError::KeyNotFound
+            | ApiError::ValueProvided
+            | ApiError::LeaseProvided
+            | ApiError::TooManyOps
+            | ApiError::DuplicateKey
+            | ApiError::InvalidSortOption
+            | ApiError::RequestTooLarge
+            | ApiError::Malformed(_) => Code::InvalidArgument,
+            ApiError::MessageTooLarge { .. } | ApiError::NoSpace => Code::ResourceExhausted,
+            ApiError::Compacted | ApiError::FutureRevision | ApiError::LeaseTtlTooLarge => Code::OutOfRange,
+            ApiError::LeaseNotFound | ApiError::NoSuchPath => Code::NotFound,
+            ApiError::LeaseExists | ApiError::NotLeader => Code::FailedPrecondition,
+            ApiError::NoLeader
+            | ApiError::LeaderChanged
+            | ApiError::Stopped
+            | ApiError::Timeout
+            | ApiError::TimeoutWaitApplied => Code::Unavailable,
+            // etcd means ResourceExhausted here, but its mapping table misses it and clients see Unknown (HTTP 500).
+            // A client that is told 429 backs off; one that is told 500 gives up or fails over for nothing.
+            ApiError::TooManyRequests => Code::ResourceExhausted,
+            ApiError::Corrupt | ApiError::DataLoss(_) => Code::DataLoss,
+            ApiError::DeadlineExceeded => Code::DeadlineExceeded,
+            ApiError::MethodNotAllowed | ApiError::Unimplemented(_) => Code::Unimplemented,
+            ApiError::Internal(_) => Code::Internal,
+        }
+    }
+}
