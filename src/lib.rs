@@ -1,7 +1,19 @@
 //! revgate.
+pub mod apply;
 pub mod bolt;
+pub mod cli;
 pub mod clock;
+pub mod config;
+pub mod consensus;
 pub mod disk;
 pub mod error;
+pub mod http;
+pub mod lease;
+pub mod members;
+pub mod metrics;
+pub mod mvcc;
 pub mod proto;
+pub mod server;
+pub mod service;
 pub mod wal;
+pub mod watch;

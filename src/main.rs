@@ -1,1 +1,2 @@
-fn main(){}
+//! SKELETON
+fn main() {}
