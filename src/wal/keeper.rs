@@ -104,9 +104,8 @@ fn work(
                 let path = temporary_path(dir, number);
                 number = 1 - number;
                 let outcome = create_temporary(disk, &path, segment_bytes).map(|file| Prepared { path, file });
-                if prepared.send(outcome).is_err() {
-                    return;
-                }
+                // Nobody waits for it any more when the log is closing; removals may still be waiting.
+                let _ = prepared.send(outcome);
             }
             Job::Remove(names) => {
                 if let Err(error) = remove(disk, dir, &names) {

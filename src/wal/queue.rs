@@ -125,6 +125,8 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use std::sync::{Arc, mpsc};
 
     use bytes::Bytes;

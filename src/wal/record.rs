@@ -300,6 +300,8 @@ impl<'a> Fields<'a> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use bytes::Bytes;
     use proptest::prelude::*;
 
@@ -365,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_a_fault() {
+    fn no_flipped_bit_goes_unnoticed() {
         let records = [
             entry(1, b"some payload \0\0\0"),
             Record::State(Bytes::from_static(b"\x08\x01\x10\x02")),
@@ -378,7 +380,7 @@ mod tests {
             Encoder::new(9).record(&mut out, record);
             for bit in 0..out.len() * 8 {
                 out[bit / 8] ^= 1 << (bit % 8);
-                assert!(decode_frame(&out, 0, 9).is_err(), "{record:?} bit {bit}");
+                assert!(!matches!(decode_frame(&out, 0, 9), Ok(Some(_))), "{record:?} bit {bit}");
                 out[bit / 8] ^= 1 << (bit % 8);
             }
         }

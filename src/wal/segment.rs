@@ -175,6 +175,8 @@ pub(super) fn create_dir(disk: &dyn Disk, dir: &Path) -> Result<(), WalError> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     #[test]
