@@ -1,1 +1,5 @@
+<<<<<<< HEAD
+=======
+//! SKELETON
+>>>>>>> main
 fn main() {}

@@ -1,0 +1,101 @@
+//! Settings of one member, as every room gets them: typed, complete, with units last in the names.
+//!
+//! Defaults are etcd's where the meaning is etcd's. Reading flags and environment is `cli`'s business.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+/// How the history is compacted without being asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AutoCompaction {
+    /// Never.
+    Off,
+    /// Keep what is younger than this.
+    Periodic(Duration),
+    /// Keep this many revisions.
+    Revision(i64),
+}
+
+/// A client-facing listener's address, and how it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenUrl {
+    /// Where to bind.
+    pub address: SocketAddr,
+    /// The URL as given, for logs and for the member list.
+    pub url: String,
+}
+
+/// Everything a member needs to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The member's name.
+    pub name: String,
+    /// Root of everything the member keeps.
+    pub data_dir: PathBuf,
+    /// Where clients connect.
+    pub listen_client_urls: Vec<ListenUrl>,
+    /// What the member tells clients to connect to.
+    pub advertise_client_urls: Vec<String>,
+    /// Where peers connect.
+    pub listen_peer_urls: Vec<String>,
+    /// What the member tells peers to connect to.
+    pub initial_advertise_peer_urls: Vec<String>,
+    /// `name=url` pairs of the first members.
+    pub initial_cluster: Vec<(String, String)>,
+    /// Keeps clusters with equal URLs apart.
+    pub initial_cluster_token: String,
+    /// Entries applied between two releases of the log.
+    pub snapshot_count: u64,
+    /// Released entries kept for followers that are behind.
+    pub snapshot_catchup_entries: u64,
+    /// Released log segments kept.
+    pub wals_max: usize,
+    /// Size of a log segment, in bytes.
+    pub wal_segment_bytes: u64,
+    /// Time between heartbeats of the leader.
+    pub heartbeat_interval: Duration,
+    /// Silence after which followers elect a new leader.
+    pub election_timeout: Duration,
+    /// Size of the file at which writes that grow it are refused, in bytes. Negative: no limit.
+    pub quota_backend_bytes: i64,
+    /// Longest time between two commits of the file while there is something to commit.
+    pub backend_batch_interval: Duration,
+    /// Operations after which the file is committed at once.
+    pub backend_batch_limit: usize,
+    /// Most compares or operations of one txn.
+    pub txn_ops_max: usize,
+    /// Largest encoded proposal, in bytes.
+    pub request_bytes_max: usize,
+    /// Most client connections at once.
+    pub connections_max: usize,
+    /// Compaction of the history without being asked.
+    pub auto_compaction: AutoCompaction,
+    /// Revisions one step of a physical compaction looks at.
+    pub compaction_batch_limit: usize,
+    /// Pause between two such steps.
+    pub compaction_sleep_interval: Duration,
+    /// How often a quiet watcher that asked for it is told where it stands.
+    pub watch_progress_notify_interval: Duration,
+    /// Applies slower than this are counted and logged.
+    pub warning_apply_duration: Duration,
+    /// Longest time a stopping member waits for its clients.
+    pub drain_timeout: Duration,
+}
+
+/// What `--quota-backend-bytes 0` means, in bytes.
+pub const QUOTA_DEFAULT_BYTES: i64 = 2 * 1024 * 1024 * 1024;
+
+impl Config {
+    /// How long a request may take before its client is told that it timed out: five seconds for the disk and two elections.
+    pub fn request_timeout(&self) -> Duration {
+        Duration::from_secs(5) + 2 * self.election_timeout
+    }
+
+    /// The lowest TTL of a lease: long enough that a new leader is there before it ends.
+    pub fn lease_ttl_min_secs(&self) -> i64 {
+        let election_ticks = self.election_timeout.as_millis() / self.heartbeat_interval.as_millis().max(1);
+        let shortest = Duration::from_millis(
+            u64::try_from((election_ticks * 3).div_ceil(2) * self.heartbeat_interval.as_millis()).unwrap_or(u64::MAX),
+        );
+        i64::try_from(shortest.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)
+    }
+}

@@ -1,0 +1,299 @@
+//! Every metric the member exports, resolved once: rooms hold handles and never look anything up.
+//!
+//! Names, types and buckets are etcd's where etcd has the metric, so that its dashboards and alerts work unchanged
+//! (`..._total` gauges included). The registry belongs to one server: two in one process do not meet.
+
+use prometheus::{
+    Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder, core::Collector, exponential_buckets,
+};
+
+/// Handles of all metrics of one server.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "each is named as it is exported; the help text is below")]
+pub struct Metrics {
+    registry: Registry,
+    // etcd_server_
+    pub has_leader: IntGauge,
+    pub is_leader: IntGauge,
+    pub is_learner: IntGauge,
+    pub leader_changes_seen: IntCounter,
+    pub proposals_committed: IntGauge,
+    pub proposals_applied: IntGauge,
+    pub proposals_pending: IntGauge,
+    pub proposals_failed: IntCounter,
+    pub slow_apply: IntCounter,
+    pub slow_read_indexes: IntCounter,
+    pub read_indexes_failed: IntCounter,
+    pub apply_duration: HistogramVec,
+    pub request_duration: HistogramVec,
+    pub quota_backend_bytes: IntGauge,
+    pub version: IntGaugeVec,
+    pub id: IntGaugeVec,
+    pub health_success: IntCounter,
+    pub health_failures: IntCounter,
+    pub lease_expired: IntCounter,
+    // etcd_disk_
+    pub wal_fsync_duration: Histogram,
+    pub wal_write_duration: Histogram,
+    pub wal_write_bytes: IntGauge,
+    pub backend_commit_duration: Histogram,
+    pub backend_commit_spill_duration: Histogram,
+    pub backend_commit_write_duration: Histogram,
+    // etcd_mvcc_
+    pub range_total: IntCounter,
+    pub put_total: IntCounter,
+    pub delete_total: IntCounter,
+    pub txn_total: IntCounter,
+    pub db_total_size: IntGauge,
+    pub db_total_size_in_use: IntGauge,
+    pub db_open_read_transactions: IntGauge,
+    // etcd_debugging_
+    pub keys_total: IntGauge,
+    pub current_revision: IntGauge,
+    pub compact_revision: IntGauge,
+    pub compaction_keys: IntCounter,
+    pub compaction_total_duration: Histogram,
+    pub watch_stream_total: IntGauge,
+    pub watcher_total: IntGauge,
+    pub slow_watcher_total: IntGauge,
+    pub events_total: IntCounter,
+    pub pending_events_total: IntGauge,
+    pub lease_granted: IntCounter,
+    pub lease_revoked: IntCounter,
+    pub lease_renewed: IntCounter,
+    pub lease_ttl: Histogram,
+    // grpc_server_
+    pub rpc_started: IntCounterVec,
+    pub rpc_handled: IntCounterVec,
+    // revgate_
+    pub apply_lag_entries: IntGauge,
+    pub proposal_batch_requests: Histogram,
+    pub wal_batch_records: Histogram,
+    pub unwritten_bytes: IntGauge,
+    pub http_connections: IntGauge,
+    pub http_requests: IntCounterVec,
+    pub start_time_seconds: Gauge,
+}
+
+impl Metrics {
+    /// A fresh registry with every metric in it and the process' own figures.
+    pub fn new() -> Self {
+        let r = Registry::new();
+        // Linux' process figures (`process_*`). Only a second registration could fail.
+        #[cfg(target_os = "linux")]
+        register(&r, prometheus::process_collector::ProcessCollector::for_self());
+        let rpc_labels = ["grpc_type", "grpc_service", "grpc_method"];
+        let handled_labels = ["grpc_type", "grpc_service", "grpc_method", "grpc_code"];
+        Self {
+            has_leader: gauge(&r, "etcd_server_has_leader", "Whether this member knows a leader."),
+            is_leader: gauge(&r, "etcd_server_is_leader", "Whether this member leads."),
+            is_learner: gauge(&r, "etcd_server_is_learner", "Whether this member is a learner."),
+            leader_changes_seen: counter(&r, "etcd_server_leader_changes_seen_total", "Changes of leader seen."),
+            proposals_committed: gauge(
+                &r,
+                "etcd_server_proposals_committed_total",
+                "Index of the last committed log entry.",
+            ),
+            proposals_applied: gauge(&r, "etcd_server_proposals_applied_total", "Index of the last applied log entry."),
+            proposals_pending: gauge(
+                &r,
+                "etcd_server_proposals_pending",
+                "Requests waiting to be committed and applied.",
+            ),
+            proposals_failed: counter(&r, "etcd_server_proposals_failed_total", "Requests that were not committed."),
+            slow_apply: counter(&r, "etcd_server_slow_apply_total", "Applies that took longer than the warning limit."),
+            slow_read_indexes: counter(&r, "etcd_server_slow_read_indexes_total", "Read barriers that took too long."),
+            read_indexes_failed: counter(&r, "etcd_server_read_indexes_failed_total", "Read barriers that failed."),
+            apply_duration: histogram_vec(
+                &r,
+                "etcd_server_apply_duration_seconds",
+                "Time to apply one request.",
+                &["version", "op", "success"],
+                (0.0001, 20),
+            ),
+            request_duration: histogram_vec(
+                &r,
+                "etcd_server_request_duration_seconds",
+                "Time from a request's arrival to its answer.",
+                &["type", "success"],
+                (0.001, 14),
+            ),
+            quota_backend_bytes: gauge(
+                &r,
+                "etcd_server_quota_backend_bytes",
+                "Size at which growing writes are refused.",
+            ),
+            version: gauge_vec(&r, "etcd_server_version", "Which version runs; always 1.", &["server_version"]),
+            id: gauge_vec(&r, "etcd_server_id", "This member's id; always 1.", &["server_id"]),
+            health_success: counter(&r, "etcd_server_health_success", "Successful health checks."),
+            health_failures: counter(&r, "etcd_server_health_failures", "Failed health checks."),
+            lease_expired: counter(&r, "etcd_debugging_server_lease_expired_total", "Leases that ran out."),
+            wal_fsync_duration: histogram(
+                &r,
+                "etcd_disk_wal_fsync_duration_seconds",
+                "Time of one sync of the log.",
+                (0.001, 14),
+            ),
+            wal_write_duration: histogram(
+                &r,
+                "etcd_disk_wal_write_duration_seconds",
+                "Time of one write to the log.",
+                (0.001, 14),
+            ),
+            wal_write_bytes: gauge(&r, "etcd_disk_wal_write_bytes_total", "Bytes written to the log."),
+            backend_commit_duration: histogram(
+                &r,
+                "etcd_disk_backend_commit_duration_seconds",
+                "Time of one commit of the backend file.",
+                (0.001, 14),
+            ),
+            backend_commit_spill_duration: histogram(
+                &r,
+                "etcd_debugging_disk_backend_commit_spill_duration_seconds",
+                "Part of a backend commit: making pages of changed nodes.",
+                (0.001, 14),
+            ),
+            backend_commit_write_duration: histogram(
+                &r,
+                "etcd_debugging_disk_backend_commit_write_duration_seconds",
+                "Part of a backend commit: writing and syncing pages.",
+                (0.001, 14),
+            ),
+            range_total: counter(&r, "etcd_mvcc_range_total", "Range reads."),
+            put_total: counter(&r, "etcd_mvcc_put_total", "Puts applied."),
+            delete_total: counter(&r, "etcd_mvcc_delete_total", "Deletes applied."),
+            txn_total: counter(&r, "etcd_mvcc_txn_total", "Transactions applied."),
+            db_total_size: gauge(&r, "etcd_mvcc_db_total_size_in_bytes", "Size of the backend file."),
+            db_total_size_in_use: gauge(
+                &r,
+                "etcd_mvcc_db_total_size_in_use_in_bytes",
+                "Size of the backend file less its free pages.",
+            ),
+            db_open_read_transactions: gauge(
+                &r,
+                "etcd_mvcc_db_open_read_transactions",
+                "Read transactions open on the backend file.",
+            ),
+            keys_total: gauge(&r, "etcd_debugging_mvcc_keys_total", "Keys in the index."),
+            current_revision: gauge(&r, "etcd_debugging_mvcc_current_revision", "Revision of the newest change."),
+            compact_revision: gauge(&r, "etcd_debugging_mvcc_compact_revision", "Revision of the last compaction."),
+            compaction_keys: counter(
+                &r,
+                "etcd_debugging_mvcc_db_compaction_keys_total",
+                "Revisions deleted by compactions.",
+            ),
+            compaction_total_duration: {
+                let name = "etcd_debugging_mvcc_db_compaction_total_duration_milliseconds";
+                histogram(&r, name, "Time of one whole compaction, in milliseconds.", (100.0, 14))
+            },
+            watch_stream_total: gauge(&r, "etcd_debugging_mvcc_watch_stream_total", "Open watch streams."),
+            watcher_total: gauge(&r, "etcd_debugging_mvcc_watcher_total", "Watchers."),
+            slow_watcher_total: gauge(&r, "etcd_debugging_mvcc_slow_watcher_total", "Watchers that are behind."),
+            events_total: counter(&r, "etcd_debugging_mvcc_events_total", "Events queued to streams."),
+            pending_events_total: gauge(&r, "etcd_debugging_mvcc_pending_events_total", "Events queued and not sent."),
+            lease_granted: counter(&r, "etcd_debugging_lease_granted_total", "Leases granted."),
+            lease_revoked: counter(&r, "etcd_debugging_lease_revoked_total", "Leases revoked."),
+            lease_renewed: counter(&r, "etcd_debugging_lease_renewed_total", "Lease renewals."),
+            lease_ttl: histogram(
+                &r,
+                "etcd_debugging_lease_ttl_total",
+                "TTLs of granted leases, in seconds.",
+                (1.0, 24),
+            ),
+            rpc_started: counter_vec(&r, "grpc_server_started_total", "Calls begun.", &rpc_labels),
+            rpc_handled: counter_vec(&r, "grpc_server_handled_total", "Calls ended, by code.", &handled_labels),
+            apply_lag_entries: gauge(&r, "revgate_apply_lag_entries", "Log entries committed and not yet applied."),
+            proposal_batch_requests: histogram(
+                &r,
+                "revgate_proposal_batch_requests",
+                "Requests packed into one log entry.",
+                (1.0, 12),
+            ),
+            wal_batch_records: histogram(
+                &r,
+                "revgate_wal_batch_records",
+                "Records made durable by one sync.",
+                (1.0, 14),
+            ),
+            unwritten_bytes: gauge(
+                &r,
+                "revgate_backend_unwritten_bytes",
+                "Applied bytes that are in the log but not yet in the backend file.",
+            ),
+            http_connections: gauge(&r, "revgate_http_connections", "Open client connections."),
+            http_requests: counter_vec(
+                &r,
+                "revgate_http_requests_total",
+                "HTTP requests answered, by route and status.",
+                &["route", "status"],
+            ),
+            start_time_seconds: {
+                let metric = Gauge::with_opts(Opts::new("revgate_start_seconds", "Time from process start to ready."))
+                    .expect("the name is a valid constant");
+                register(&r, metric.clone());
+                metric
+            },
+            registry: r,
+        }
+    }
+
+    /// All metrics in Prometheus' text format 0.0.4.
+    pub fn render(&self) -> Result<Vec<u8>, prometheus::Error> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        Ok(text)
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn register(registry: &Registry, collector: impl Collector + 'static) {
+    registry.register(Box::new(collector)).expect("each metric is registered once, in a fresh registry");
+}
+
+fn gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
+    let metric = IntGauge::new(name, help).expect("the name is a valid constant");
+    register(registry, metric.clone());
+    metric
+}
+
+fn gauge_vec(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+    let metric = IntGaugeVec::new(Opts::new(name, help), labels).expect("the name is a valid constant");
+    register(registry, metric.clone());
+    metric
+}
+
+fn counter(registry: &Registry, name: &str, help: &str) -> IntCounter {
+    let metric = IntCounter::new(name, help).expect("the name is a valid constant");
+    register(registry, metric.clone());
+    metric
+}
+
+fn counter_vec(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    let metric = IntCounterVec::new(Opts::new(name, help), labels).expect("the name is a valid constant");
+    register(registry, metric.clone());
+    metric
+}
+
+/// Buckets are (start, count), each twice the one before, as all of etcd's are.
+fn histogram(registry: &Registry, name: &str, help: &str, buckets: (f64, usize)) -> Histogram {
+    let metric = Histogram::with_opts(histogram_opts(name, help, buckets)).expect("the name is a valid constant");
+    register(registry, metric.clone());
+    metric
+}
+
+fn histogram_vec(registry: &Registry, name: &str, help: &str, labels: &[&str], buckets: (f64, usize)) -> HistogramVec {
+    let metric = HistogramVec::new(histogram_opts(name, help, buckets), labels).expect("the name is a valid constant");
+    register(registry, metric.clone());
+    metric
+}
+
+fn histogram_opts(name: &str, help: &str, (start, count): (f64, usize)) -> HistogramOpts {
+    let buckets = exponential_buckets(start, 2.0, count).expect("start is positive and count is not zero");
+    HistogramOpts::new(name, help).buckets(buckets)
+}
