@@ -1,5 +1,2 @@
-<<<<<<< HEAD
-=======
 //! SKELETON
->>>>>>> main
 fn main() {}
