@@ -52,6 +52,11 @@ fn put_all<'a>(db: &Db, bucket: &[u8], pairs: impl IntoIterator<Item = (&'a [u8]
     tx.commit().unwrap();
 }
 
+/// The same value under many keys, in one commit.
+fn put_same(db: &Db, bucket: &[u8], keys: &[[u8; 8]], value: &[u8]) {
+    put_all(db, bucket, keys.iter().map(|key| (&key[..], value)));
+}
+
 fn assert_sound(db: &Db) {
     let problems = db.check().unwrap();
     assert!(problems.is_empty(), "{problems:#?}");
@@ -69,4 +74,13 @@ fn pairs(tx: &ReadTx, bucket: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 fn number_key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
+}
+
+/// A file of another page size than new ones have, without buckets.
+fn empty_file(page_bytes: u32) -> Vec<u8> {
+    let size = page_bytes as usize;
+    let meta = |txid| Meta { page_bytes, root: 3, sequence: 0, freelist: NO_FREELIST, high_water: 4, txid };
+    let mut bytes = [meta(0).encode(), meta(1).encode(), vec![0; 2 * size]].concat();
+    page::put_header(&mut bytes[3 * size..], 3, page::LEAF, 0, 0);
+    bytes
 }

@@ -1,5 +1,7 @@
 //! Buckets, views, reuse of pages, limits.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 
 #[test]
@@ -52,11 +54,11 @@ fn a_reader_keeps_its_view_while_a_writer_goes_on() {
     let place = Place::new();
     let db = place.open();
     let keys: Vec<[u8; 8]> = (0..200).map(number_key).collect();
-    put_all(&db, b"b", keys.iter().map(|key| (&key[..], &[0; 100][..])));
+    put_same(&db, b"b", &keys, &[0; 100]);
     let old = db.read().unwrap();
     let before = pairs(&old, b"b");
     for round in 1..100u8 {
-        put_all(&db, b"b", keys.iter().map(|key| (&key[..], &[round; 100][..])));
+        put_same(&db, b"b", &keys, &[round; 100]);
         assert_eq!(db.open_reads(), 1);
     }
     assert_eq!(pairs(&old, b"b"), before);
@@ -72,22 +74,22 @@ fn readers_and_a_writer_at_once_see_whole_commits() {
     let place = Place::new();
     let db = place.open();
     let keys: Vec<[u8; 8]> = (0..60).map(number_key).collect();
-    put_all(&db, b"b", keys.iter().map(|key| (&key[..], &[0; 300][..])));
+    put_same(&db, b"b", &keys, &[0; 300]);
+    let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            for round in 1..=200u8 {
-                put_all(&db, b"b", keys.iter().map(|key| (&key[..], &[round; 300][..])));
-            }
-        });
         for _ in 0..2 {
             scope.spawn(|| {
-                while !writer.is_finished() {
+                while !done.load(Ordering::Relaxed) {
                     let found = pairs(&db.read().unwrap(), b"b");
                     assert_eq!(found.len(), 60);
                     assert!(found.iter().all(|(_, value)| *value == found[0].1));
                 }
             });
         }
+        for round in 1..=200u8 {
+            put_same(&db, b"b", &keys, &[round; 300]);
+        }
+        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(db.open_reads(), 0);
     assert_sound(&db);
@@ -98,7 +100,7 @@ fn overwriting_does_not_make_the_file_grow() {
     let place = Place::new();
     let db = place.open();
     let keys: Vec<[u8; 8]> = (0..100).map(number_key).collect();
-    let overwrite = |fill: u8| put_all(&db, b"b", keys.iter().map(|key| (&key[..], &[fill; 200][..])));
+    let overwrite = |fill: u8| put_same(&db, b"b", &keys, &[fill; 200]);
     (0..4).for_each(overwrite);
     let size = db.size_bytes();
     let high_water = db.inner.view.lock().meta.high_water;
