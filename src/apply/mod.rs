@@ -80,7 +80,11 @@ impl Applier {
     }
     /// Applies one entry's commands in order, all of them into one entry of the file; one outcome per command.
     /// Entries at or below `position()` are skipped (no outcomes). Never fails: a refused command is an outcome.
-    pub fn apply(&mut self, position: LogPosition, commands: &[InternalRaftRequest]) -> Result<Vec<Result<Applied, ApiError>>, ApplyFatal> {
+    pub fn apply(
+        &mut self,
+        position: LogPosition,
+        commands: &[InternalRaftRequest],
+    ) -> Result<Vec<Result<Applied, ApiError>>, ApplyFatal> {
         todo!()
     }
 }
