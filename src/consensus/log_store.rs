@@ -58,9 +58,10 @@ struct Tail {
 }
 
 impl Tail {
-    /// Index (the library's) of the entry after the last purged one.
+    /// Index (the library's) of the first entry here, or of the one to come.
     fn first_index(&self) -> u64 {
-        self.purged.map_or(0, |purged| purged.index + 1)
+        let next = self.purged.map_or(0, |purged| purged.index + 1);
+        self.entries.front().map_or(next, |entry| entry.log_id.index)
     }
 
     fn last_log_id(&self) -> Option<LogId> {
@@ -75,9 +76,8 @@ impl Tail {
     /// The entries whose index is in `start..end`, as far as they are here.
     fn slice(&self, start: u64, end: u64) -> impl Iterator<Item = &Entry> {
         let first = self.first_index();
-        let offset = |index: u64| {
-            usize::try_from(index.saturating_sub(first)).unwrap_or(usize::MAX).min(self.entries.len())
-        };
+        let offset =
+            |index: u64| usize::try_from(index.saturating_sub(first)).unwrap_or(usize::MAX).min(self.entries.len());
         self.entries.range(offset(start)..offset(end).max(offset(start)))
     }
 }
@@ -107,9 +107,21 @@ impl LogStore {
                 standing.membership_appended(position_of(&entry.log_id).index, membership);
             }
         }
-        let store = LogStore { shared: Arc::new(Shared { tail: Mutex::new(tail), wal: Mutex::new(Some(wal)), standing }) };
+        let store =
+            LogStore { shared: Arc::new(Shared { tail: Mutex::new(tail), wal: Mutex::new(Some(wal)), standing }) };
         store.note_last(&store.shared.tail.lock());
+        store.go_on_after(applied, recovered.released)?;
         Ok(store)
+    }
+
+    /// A log without entries that belongs to a backend file with some goes on after the file's last one.
+    fn go_on_after(&self, applied: LogPosition, released: Option<(u64, u64)>) -> io::Result<()> {
+        let is_empty = self.shared.tail.lock().entries.is_empty();
+        if is_empty && released.is_none_or(|(index, _)| index < applied.index) && applied.index > 0 {
+            let record = Record::Released { index: applied.index, term: applied.term };
+            self.write(vec![record], self.watch_failure())?;
+        }
+        Ok(())
     }
 
     /// Memory the entries take, in bytes.
@@ -164,11 +176,7 @@ impl LogStore {
 }
 
 /// What is gone before the first entry. Takes an entry out of the tail where only it can tell.
-fn purged_position(
-    tail: &mut Tail,
-    released: Option<(u64, u64)>,
-    applied: LogPosition,
-) -> io::Result<Option<LogId>> {
+fn purged_position(tail: &mut Tail, released: Option<(u64, u64)>, applied: LogPosition) -> io::Result<Option<LogId>> {
     let released = released.map_or_else(LogPosition::default, |(index, term)| LogPosition { term, index });
     let Some(first) = tail.entries.front().map(|entry| position_of(&entry.log_id)) else {
         return Ok(log_id_of(if released.index > applied.index { released } else { applied }));
@@ -291,6 +299,10 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             for entry in entries {
                 if let Payload::Membership(membership) = &entry.payload {
                     self.shared.standing.membership_appended(position_of(&entry.log_id).index, membership);
+                }
+                // A log that never held anything begins wherever its first entry is.
+                if tail.entries.is_empty() && tail.purged.is_none() && entry.log_id.index > 0 {
+                    records.push(Record::Released { index: entry.log_id.index, term: 0 });
                 }
                 records.push(Record::Entry(encode_entry(&entry)));
                 tail.push(entry);

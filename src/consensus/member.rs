@@ -192,9 +192,8 @@ fn open_parts(
 async fn run(parts: Parts, started: oneshot::Sender<Begun>) -> Result<(), ConsensusError> {
     let Parts { options, log, state_machine, standing, tail_too_large, metrics } = parts;
     let config = Arc::new(raft_config(&options)?);
-    let raft = RaftHandle::new(options.member_id, config, NoPeers, log.clone(), state_machine)
-        .await
-        .map_err(raft_error)?;
+    let raft =
+        RaftHandle::new(options.member_id, config, NoPeers, log.clone(), state_machine).await.map_err(raft_error)?;
     let (proposals, proposer) = proposal_queue(options.request_timeout, &metrics);
     let (barriers, barrier_server) = barrier_queue(options.request_timeout, &metrics);
     let (leads, leadership) = watch::channel(false);
@@ -207,7 +206,14 @@ async fn run(parts: Parts, started: oneshot::Sender<Begun>) -> Result<(), Consen
         up.map(|()| {
             let stop = Stop { _sender: stop };
             // Refused only if the caller gave up: then `stop` is dropped, which ends the thread.
-            let _gave_up = started.send(Begun { raft: raft.clone(), proposals, barriers, standing: Arc::clone(&standing), leadership, stop });
+            let _gave_up = started.send(Begun {
+                raft: raft.clone(),
+                proposals,
+                barriers,
+                standing: Arc::clone(&standing),
+                leadership,
+                stop,
+            });
         })
     };
     let result = tokio::select! {
@@ -222,7 +228,10 @@ async fn run(parts: Parts, started: oneshot::Sender<Begun>) -> Result<(), Consen
 /// Makes a cluster of a pristine member, and has a sole voter elect itself and become ready.
 async fn begin(raft: &RaftHandle, member_id: u64, standing: &Standing) -> Result<(), ConsensusError> {
     if !raft.is_initialized().await.map_err(raft_error)? {
-        match raft.initialize([(member_id, EmptyNode::new())].into_iter().collect::<std::collections::BTreeMap<_, _>>()).await {
+        match raft
+            .initialize([(member_id, EmptyNode::new())].into_iter().collect::<std::collections::BTreeMap<_, _>>())
+            .await
+        {
             Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
             Err(error) => return Err(raft_error(error)),
         }
@@ -263,7 +272,6 @@ fn raft_config(options: &ConsensusOptions) -> Result<Config, ConsensusError> {
         election_timeout_min: election_timeout_ms,
         election_timeout_max: election_timeout_ms.saturating_mul(2),
         install_snapshot_timeout: SNAPSHOT_TIMEOUT_MS,
-        send_snapshot_timeout: SNAPSHOT_TIMEOUT_MS,
         snapshot_policy: SnapshotPolicy::LogsSinceLast(options.snapshot_count),
         max_in_snapshot_log_to_keep: options.snapshot_catchup_entries,
         purge_batch_size: PURGE_BATCH_ENTRIES,

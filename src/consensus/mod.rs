@@ -16,11 +16,7 @@ mod state_machine;
 mod tests;
 mod types;
 
-use std::{
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use openraft::{Raft, async_runtime::watch::WatchReceiver};
 use parking_lot::Mutex;
@@ -29,8 +25,7 @@ use thiserror::Error;
 use tokio::sync::{oneshot, watch};
 
 use self::{
-    barrier::BarrierQueue, log_store::LogStore, proposer::ProposalQueue, standing::Standing,
-    state_machine::StateMachine, types::TypeConfig,
+    barrier::BarrierQueue, proposer::ProposalQueue, standing::Standing, state_machine::StateMachine, types::TypeConfig,
 };
 use crate::{
     apply::{Applied, Applier},

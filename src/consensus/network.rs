@@ -6,8 +6,7 @@
 use std::future::Future;
 
 use openraft::{
-    OptionalSend, RaftNetworkFactory, RaftNetworkV2, Snapshot,
-    EmptyNode,
+    EmptyNode, OptionalSend, RaftNetworkFactory, RaftNetworkV2, Snapshot,
     errors::{RPCError, ReplicationClosed, StreamingError, Unreachable},
     network::RPCOption,
     raft::{

@@ -12,11 +12,7 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use openraft::{
-    async_runtime::watch::WatchReceiver,
-    errors::ClientWriteError,
-    impls::OneshotResponder,
-};
+use openraft::{async_runtime::watch::WatchReceiver, errors::ClientWriteError, impls::OneshotResponder};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, timeout_at},
@@ -71,12 +67,8 @@ pub(super) struct Proposer {
 pub(super) fn proposal_queue(request_timeout: Duration, metrics: &Metrics) -> (ProposalQueue, Proposer) {
     let (sender, queue) = mpsc::channel(QUEUE_REQUESTS_MAX);
     let waiting_bytes = Arc::new(AtomicUsize::new(0));
-    let handle = ProposalQueue {
-        sender,
-        waiting_bytes: Arc::clone(&waiting_bytes),
-        request_timeout,
-        metrics: metrics.clone(),
-    };
+    let handle =
+        ProposalQueue { sender, waiting_bytes: Arc::clone(&waiting_bytes), request_timeout, metrics: metrics.clone() };
     (handle, Proposer { queue, waiting_bytes, carried: None, metrics: metrics.clone() })
 }
 

@@ -3,13 +3,16 @@
 //! A snapshot is a position and a membership: the backend file itself is the state, and a snapshot "is there" as soon as
 //! the file holds the position durably. Its bytes are never copied here; sending them to a peer comes with clusters.
 
-use std::{io, sync::Arc, time::{Duration, Instant}};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use openraft::{
-    OptionalSend, RaftSnapshotBuilder, Snapshot,
-    EmptyNode,
+    EmptyNode, OptionalSend, RaftSnapshotBuilder, Snapshot,
     storage::{EntryResponder, RaftStateMachine},
 };
 use parking_lot::Mutex;
@@ -24,7 +27,7 @@ use super::{
     },
 };
 use crate::{
-    apply::{ApplyFatal, Applier},
+    apply::{Applier, ApplyFatal},
     metrics::Metrics,
     mvcc::{BucketWrite, LogPosition, Store, buckets},
 };
@@ -65,7 +68,10 @@ impl StateMachine {
         let applied = applier.position();
         let membership = read_membership(&store, applied)?;
         standing.set_applied(applied.index);
-        standing.membership_applied(membership.log_id().as_ref().map_or(0, |id| position_of(id).index), membership.membership());
+        standing.membership_applied(
+            membership.log_id().as_ref().map_or(0, |id| position_of(id).index),
+            membership.membership(),
+        );
         let snapshot = SnapshotMeta { last_log_id: log_id_of(applied), last_membership: membership.clone() };
         Ok(StateMachine {
             applier,

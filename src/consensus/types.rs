@@ -156,9 +156,8 @@ pub(super) fn encode_entry(entry: &Entry) -> wal::Entry {
 
 /// An entry as found in the log.
 pub(super) fn decode_entry(entry: wal::Entry) -> io::Result<Entry> {
-    let damaged = |what: String| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("log entry {}: {what}", entry.index))
-    };
+    let damaged =
+        |what: String| io::Error::new(io::ErrorKind::InvalidData, format!("log entry {}: {what}", entry.index));
     let log_id = log_id_of(LogPosition { term: entry.term, index: entry.index })
         .ok_or_else(|| damaged("the first entry has index 1".into()))?;
     let payload = match entry.kind {
@@ -271,8 +270,5 @@ pub(super) fn decode_vote(encoded: &[u8]) -> io::Result<Vote> {
     if *version != VOTE_VERSION || *committed > 1 {
         return Err(damaged());
     }
-    Ok(Vote {
-        leader_id: LeaderId { term: number(term), voted_for: number(candidate) },
-        committed: *committed == 1,
-    })
+    Ok(Vote { leader_id: LeaderId { term: number(term), voted_for: number(candidate) }, committed: *committed == 1 })
 }

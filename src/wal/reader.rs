@@ -58,7 +58,8 @@ pub(super) fn replay(
         last = Some(reader.read_segment(disk, dir, *name, is_last)?);
     }
     let last = last.expect("a suffix of a list that is not empty has a segment");
-    reader.check_complete(dir, segments.len() > connected.len(), connected, begin)?;
+    let has_gap = segments.len() > connected.len();
+    reader.check_complete(dir, if has_gap { connected } else { &connected[begin..] }, has_gap)?;
     let metadata = reader.metadata.unwrap_or_default();
     let head = Head { metadata, state: reader.state, position: reader.position };
     Ok(Replay { head, entries: reader.entries, crc: reader.crc.unwrap_or(0), last })
@@ -180,24 +181,17 @@ impl Reader {
         }
     }
 
-    /// Refuses a log whose missing segments held something that is needed.
-    fn check_complete(
-        &self,
-        dir: &Path,
-        has_gap: bool,
-        connected: &[SegmentName],
-        begin: usize,
-    ) -> Result<(), WalError> {
-        let needed = if has_gap { 0 } else { self.from_index - 1 }.max(self.position.floor());
-        let reader_begin = if has_gap { connected[0] } else { connected[begin] };
-        if reader_begin.last_before() > needed {
-            let what = format!(
-                "the segment before this one is missing, and its entries up to {} are not released",
-                reader_begin.last_before()
-            );
-            return Err(damaged(dir, reader_begin, 0, what));
+    /// Refuses a log whose missing segments held something that is needed: one of those that were read must begin
+    /// where nothing before it is. Not always the first of them: entries that replace earlier ones can make a segment
+    /// begin at a lower index than the one before it.
+    fn check_complete(&self, dir: &Path, read: &[SegmentName], has_gap: bool) -> Result<(), WalError> {
+        let asked = if has_gap { 0 } else { self.from_index - 1 };
+        let not_needed = asked.max(self.position.floor());
+        if read.iter().any(|name| name.last_before() <= not_needed) {
+            return Ok(());
         }
-        Ok(())
+        let what = format!("the segment before this one is missing, and entries after {not_needed} with it");
+        Err(damaged(dir, read[0], 0, what))
     }
 }
 

@@ -1,1 +1,1 @@
-
+mod log_suite;

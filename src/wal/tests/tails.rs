@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use proptest::prelude::*;
+
 use super::*;
 
 /// A log whose last record, an entry of `data_bytes`, begins at `begin` and ends at `end` of its only segment.
@@ -152,4 +154,48 @@ fn a_cut_segment_without_a_successor_goes_on() {
     fill(&wal, 9..=20);
     wal.close().unwrap();
     assert_eq!(indexes(&open(temp.path(), 1).1), (1..=20).collect::<Vec<_>>());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Of a batch that was not synced any sectors may be missing: what was acknowledged before it is there, and of the
+    /// batch itself at most a prefix.
+    #[test]
+    fn a_batch_with_any_sectors_missing_keeps_a_prefix(
+        before in proptest::collection::vec(0_usize..900, 0..4),
+        batch in proptest::collection::vec(0_usize..900, 1..6),
+        missing in any::<u32>(),
+        cut in proptest::option::of(0_usize..6000),
+    ) {
+        let temp = TempDir::new().unwrap();
+        let entries = |first: u64, sizes: &[usize]| -> Vec<Record> {
+            (first..).zip(sizes).map(|(index, size)| entry(index, vec![index as u8; *size])).collect()
+        };
+        let (wal, _) = reopen(temp.path()).unwrap();
+        let path = segments(temp.path())[0].path(temp.path());
+        append(&wal, entries(1, &before)).unwrap();
+        let begin = used_bytes(&fs::read(&path).unwrap()).next_multiple_of(8);
+        let acknowledged = before.len() as u64;
+        append(&wal, entries(acknowledged + 1, &batch)).unwrap();
+        wal.close().unwrap();
+
+        let mut torn = fs::read(&path).unwrap();
+        for sector in (begin / 512..torn.len() / 512).filter(|sector| missing >> (sector % 32) & 1 == 1) {
+            torn[(sector * 512).max(begin)..(sector + 1) * 512].fill(0);
+        }
+        torn.truncate(cut.map_or(torn.len(), |cut| begin + cut));
+        fs::write(&path, &torn).unwrap();
+        let (wal, recovered) = reopen(temp.path()).unwrap();
+        let found = recovered.entries.len() as u64;
+        prop_assert!(found >= acknowledged && found <= acknowledged + batch.len() as u64);
+        for entry in &recovered.entries {
+            prop_assert!(entry.data.iter().all(|byte| *byte == entry.index as u8));
+        }
+        append(&wal, vec![entry(found + 1, "next")]).unwrap();
+        wal.close().unwrap();
+        let (wal, recovered) = reopen(temp.path()).unwrap();
+        prop_assert_eq!((recovered.entries.len() as u64, recovered.repaired), (found + 1, None));
+        wal.close().unwrap();
+    }
 }
