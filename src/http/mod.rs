@@ -1,6 +1,8 @@
 //! Bytes on the wire. SKELETON: the signatures below are the contract.
 #![allow(missing_docs, unused, clippy::all)]
 
+mod json;
+
 use std::{io, net::SocketAddr, time::Duration};
 
 use crate::{metrics::Metrics, service::Services};
