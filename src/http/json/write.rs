@@ -249,6 +249,11 @@ impl RangeWriter {
         key_value_ref(&mut self.out, kv);
     }
 
+    /// Size of the answer so far, in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.out.len()
+    }
+
     /// Ends with what is known only once the pairs are through.
     pub(crate) fn end(mut self, more: bool, count: i64) -> Vec<u8> {
         if self.pairs > 0 {
