@@ -1,0 +1,1 @@
+mod log_suite;
