@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::*;
+use super::{failing::FailingDisk, *};
 
 async fn start(data_dir: &Path) -> Server {
     Server::start(config(data_dir)).await.expect("a member")
@@ -163,20 +163,39 @@ async fn read_only_txns_leave_no_trace_in_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn alarms_show_in_status_and_health() {
+async fn alarms_show_in_status() {
     let dir = temp_dir();
     let server = start(dir.path()).await;
     let address = server.addresses()[0];
-    let raise = json!({"action": "ACTIVATE", "alarm": "NOSPACE", "memberID": 5});
     let status = ok(address, "/v3/maintenance/status", json!({})).await;
     assert_eq!((&status["version"], &status["downgradeInfo"]), (&json!("3.7.1"), &json!({})));
     assert_eq!(status.get("errors"), None);
-    let (raised, _) = call(address, "/v3/maintenance/alarm", raise).await;
-    if raised == 200 {
-        let status = ok(address, "/v3/maintenance/status", json!({})).await;
-        assert_eq!(status["errors"], json!(["memberID:5 alarm:NOSPACE "]));
-    }
+    let alarm = json!({"action": "ACTIVATE", "alarm": "NOSPACE", "memberID": 5});
+    ok(address, "/v3/maintenance/alarm", alarm).await;
+    let status = ok(address, "/v3/maintenance/status", json!({})).await;
+    assert_eq!(status["errors"], json!(["memberID:5 alarm:NOSPACE "]));
     server.stop().await.expect("an orderly end");
+
+    let server = start(dir.path()).await;
+    let status = ok(server.addresses()[0], "/v3/maintenance/status", json!({})).await;
+    assert_eq!(status["errors"], json!(["memberID:5 alarm:NOSPACE "]), "after a restart");
+    server.stop().await.expect("an orderly end");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_acknowledged_once_a_sync_has_failed() {
+    let dir = temp_dir();
+    let disk = FailingDisk::default();
+    let server = Server::start_on(Arc::new(disk.clone()), config(dir.path())).await.expect("a member");
+    let address = server.addresses()[0];
+    ok(address, "/v3/kv/put", json!({"key": "YQ=="})).await;
+    disk.fail_syncs();
+    let (status, _) = call(address, "/v3/kv/put", json!({"key": "Yg=="})).await;
+    assert_ne!(status, 200);
+    let reason = server.failure().await;
+    assert!(reason.contains("sync"), "{reason}");
+    let (status, _) = call(address, "/v3/kv/put", json!({"key": "Yw=="})).await;
+    assert_ne!(status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
