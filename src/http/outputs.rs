@@ -18,7 +18,7 @@ pub(super) fn watch(out: &mut Vec<u8>, output: &WatchOutput) {
         WatchOutput::Control(response) => write::watch(out, response),
         WatchOutput::Events { header, watch_id, fragment, events } => {
             let response = WatchResponse {
-                header: Some(header.clone()),
+                header: Some(*header),
                 watch_id: *watch_id,
                 fragment: *fragment,
                 ..Default::default()
