@@ -20,13 +20,13 @@ use self::flags::ServeFlags;
 /// A durable, watchable key-value store that speaks etcd v3's JSON gateway over HTTP and WebSocket.
 #[derive(Debug, Parser)]
 #[command(name = "revgate", version, about, after_help = "Without a command, `revgate` means `revgate serve`.")]
-pub(crate) struct Cli {
+struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+enum Command {
     /// Serve one member.
     Serve(Box<ServeFlags>),
 }

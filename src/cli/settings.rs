@@ -47,8 +47,7 @@ fn wrong<T>(flag: &'static str, problem: impl Into<String>) -> Result<T, FlagErr
 /// Checks the flags, alone and against each other.
 pub(super) fn config(flags: &ServeFlags) -> Result<Config, FlagError> {
     let flag = |flag| move |problem| FlagError { flag, problem };
-    let peer_urls =
-        urls::url_list(&flags.initial_advertise_peer_urls).map_err(flag("initial-advertise-peer-urls"))?;
+    let peer_urls = urls::url_list(&flags.initial_advertise_peer_urls).map_err(flag("initial-advertise-peer-urls"))?;
     let advertise_client_urls = match &flags.advertise_client_urls {
         Some(urls) => urls::url_list(urls).map_err(flag("advertise-client-urls"))?,
         None => Vec::new(),
@@ -108,7 +107,8 @@ fn check_elections(flags: &ServeFlags) -> Result<(), FlagError> {
     let heartbeat = within("heartbeat-interval", flags.heartbeat_interval, HEARTBEAT_MILLIS)?;
     let election = within("election-timeout", flags.election_timeout, ELECTION_MILLIS)?;
     if election < ELECTION_HEARTBEATS_MIN * heartbeat {
-        let problem = format!("{election} is less than {ELECTION_HEARTBEATS_MIN} times --heartbeat-interval {heartbeat}");
+        let problem =
+            format!("{election} is less than {ELECTION_HEARTBEATS_MIN} times --heartbeat-interval {heartbeat}");
         return wrong("election-timeout", problem);
     }
     Ok(())

@@ -49,7 +49,8 @@ fn authority(url: &str, https_allowed: bool) -> Result<&str, String> {
         _ => return Err(format!("{url}: expected a URL such as http://127.0.0.1:2379")),
     };
     let authority = authority.strip_suffix('/').unwrap_or(authority);
-    let has_port = authority.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    let has_port =
+        authority.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
     if !has_port || authority.contains(['/', '?', '#', '@']) {
         return Err(format!("{url}: expected a URL with a port and without a path, such as http://127.0.0.1:2379"));
     }
@@ -78,7 +79,8 @@ mod tests {
 
     #[test]
     fn listeners() {
-        let addresses = |text: &str| listen_urls(text).map(|urls| urls.iter().map(|url| url.address).collect::<Vec<_>>());
+        let addresses =
+            |text: &str| listen_urls(text).map(|urls| urls.iter().map(|url| url.address).collect::<Vec<_>>());
         let address = |text: &str| text.parse::<SocketAddr>().expect("a test's address");
         assert_eq!(addresses("http://127.0.0.1:2379"), Ok(vec![address("127.0.0.1:2379")]));
         assert_eq!(addresses("http://localhost:0/"), Ok(vec![address("127.0.0.1:0")]));

@@ -419,6 +419,7 @@ impl Worker {
 fn is_disk_full(error: &bolt::BoltError) -> bool {
     match error {
         bolt::BoltError::Io { source, .. } => source.kind() == std::io::ErrorKind::StorageFull,
+        bolt::BoltError::Full { .. } => true,
         _ => false,
     }
 }

@@ -94,9 +94,11 @@ impl From<MvccError> for ServerError {
 
 fn listen_advice(source: &io::Error) -> String {
     match source.kind() {
-        io::ErrorKind::AddrInUse => "address already in use; another process (a revgate, an etcd?) listens there: stop \
+        io::ErrorKind::AddrInUse => {
+            "address already in use; another process (a revgate, an etcd?) listens there: stop \
                                      that one, or choose another address with --listen-client-urls"
-            .into(),
+                .into()
+        }
         io::ErrorKind::AddrNotAvailable => {
             format!("{source}; this machine has no such address: choose one it has with --listen-client-urls")
         }
@@ -132,7 +134,8 @@ mod tests {
         assert!(text.starts_with("cannot listen on http://127.0.0.1:2379: address already in use"), "{text}");
         assert!(text.contains("--listen-client-urls"), "{text}");
 
-        let page = BoltError::DamagedPage { path: "d/member/snap/db".into(), page: 3, what: "no such page type".into() };
+        let page =
+            BoltError::DamagedPage { path: "d/member/snap/db".into(), page: 3, what: "no such page type".into() };
         let text = ServerError::from(page).to_string();
         assert!(text.starts_with("d/member/snap/db: page 3: no such page type (at offset 12288 "), "{text}");
         assert!(text.ends_with("restore the data dir from a backup or a snapshot"), "{text}");

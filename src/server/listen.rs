@@ -8,7 +8,9 @@ use super::error::ServerError;
 
 /// Binds every listener.
 pub(super) fn bind(urls: &[ListenUrl]) -> Result<Vec<TcpListener>, ServerError> {
-    urls.iter().map(|url| bind_one(url).map_err(|source| ServerError::Listen { url: url.url.clone(), source })).collect()
+    urls.iter()
+        .map(|url| bind_one(url).map_err(|source| ServerError::Listen { url: url.url.clone(), source }))
+        .collect()
 }
 
 fn bind_one(url: &ListenUrl) -> io::Result<TcpListener> {

@@ -75,7 +75,8 @@ impl Server {
             let advertised = listen::advertised_urls(&config, &listeners)?;
             spawn_blocking(move || open_floors(&config, &advertised, &metrics))
         };
-        let Floors { disk, data_dir, state, applier } = floors.await.map_err(|error| ServerError::Worker(error.to_string()))??;
+        let Floors { disk, data_dir, state, applier } =
+            floors.await.map_err(|error| ServerError::Worker(error.to_string()))??;
 
         let options = consensus_options(&config, &state, &data_dir);
         let consensus = Consensus::start(options, disk, state.store.clone(), applier, &metrics).await?;
@@ -83,7 +84,6 @@ impl Server {
         let tasks = Tasks::start(&config, &services, &metrics);
         let http = start_http(&config, listeners, services.clone(), &metrics)?;
 
-        metrics.quota_backend_bytes.set(config.quota_backend_bytes);
         metrics.version.with_label_values(&[&services.maintenance.versions().server]).set(1);
         metrics.id.with_label_values(&[&format!("{:x}", state.members.local_id())]).set(1);
         metrics.start_time_seconds.set(begun.elapsed().as_secs_f64());
@@ -109,7 +109,7 @@ impl Server {
 
     /// Resolves with the reason if the member cannot go on: a failed sync, a damaged record. It must then end at once,
     /// without [`Server::stop`], which would write after a failure to write.
-    pub fn failure(&self) -> impl Future<Output = String> + Send + use<> {
+    pub fn failure(&self) -> impl Future<Output = String> + use<> {
         let consensus = self.consensus.clone();
         async move { consensus.failed().await }
     }
@@ -148,7 +148,8 @@ fn open_floors(config: &Config, advertised_urls: &[String], metrics: &Metrics) -
     lessor
         .restore(&store.bucket_pairs(buckets::LEASE)?, restored.lease_attachments)
         .map_err(damaged(buckets::LEASE))?;
-    let alarms = Arc::new(Alarms::restore(&store.bucket_pairs(buckets::ALARM)?).map_err(damaged(buckets::ALARM))?);
+    let alarms = Arc::new(Alarms::new());
+    alarms.restore(&store.bucket_pairs(buckets::ALARM)?).map_err(damaged(buckets::ALARM))?;
     let hub = Hub::start(store.clone(), hub_options(config), clock, metrics);
 
     let state = State { store, lessor, members, alarms, hub };
@@ -203,7 +204,6 @@ fn start_http(
     services: Services,
     metrics: &Metrics,
 ) -> Result<HttpServer, ServerError> {
-    let options =
-        HttpOptions { request_bytes_max: config.request_bytes_max, connections_max: config.connections_max };
+    let options = HttpOptions { request_bytes_max: config.request_bytes_max, connections_max: config.connections_max };
     HttpServer::start(listeners, options, services, metrics.clone()).map_err(ServerError::Http)
 }

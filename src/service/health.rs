@@ -4,16 +4,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use prometheus::IntCounter;
 use tokio::{sync::Semaphore, task, time::timeout};
 
-use crate::{
-    error::ApiError,
-    metrics::Metrics,
-    mvcc::{KeyRange, RangeQuery, SortOrder, SortTarget},
-    proto::etcdserverpb::AlarmType,
-};
+use crate::{error::ApiError, metrics::Metrics, proto::etcdserverpb::AlarmType};
 
 use super::{Core, read_error};
 
@@ -140,27 +134,10 @@ impl HealthService {
             let permit = reads.acquire_owned().await.map_err(|_| ApiError::Stopped)?;
             let read = task::spawn_blocking(move || {
                 let _permit = permit;
-                let mut cursor = store.range(&probe_query()).map_err(read_error)?;
-                cursor.next_chunk(1, &mut |_| {}).map_err(read_error).map(drop)
+                store.get(PROBE_KEY, 0).map_err(read_error).map(drop)
             });
             read.await.map_err(|_| ApiError::Stopped)?
         };
         timeout(self.deadline, read).await.map_err(|_| ApiError::DeadlineExceeded)?
-    }
-}
-
-fn probe_query() -> RangeQuery {
-    RangeQuery {
-        range: KeyRange::Single(Bytes::from_static(PROBE_KEY)),
-        revision: 0,
-        limit: 1,
-        order: SortOrder::None,
-        target: SortTarget::Key,
-        keys_only: false,
-        count_only: false,
-        min_mod_revision: 0,
-        max_mod_revision: 0,
-        min_create_revision: 0,
-        max_create_revision: 0,
     }
 }

@@ -10,11 +10,8 @@ use tokio::{sync::oneshot, time::timeout};
 use crate::{
     apply::{self, Applied, CompactionFinished},
     error::ApiError,
-    mvcc::{KeyRange, MvccError, RangeCursor, RangeQuery, SortOrder, SortTarget},
-    proto::{
-        etcdserverpb::{self as pb, range_request},
-        revgatepb::internal_raft_request::Request,
-    },
+    mvcc::{MvccError, RangeCursor},
+    proto::{etcdserverpb as pb, revgatepb::internal_raft_request::Request},
 };
 
 use super::{Core, validate, wrong_outcome};
@@ -50,7 +47,7 @@ impl KvService {
     /// Opens a read of a range.
     pub async fn range(&self, request: pb::RangeRequest) -> Result<RangeAnswer, ApiError> {
         validate::check_range(&request)?;
-        let query = range_query(&request)?;
+        let query = apply::range_query(&request);
         if !request.serializable {
             self.core.consensus.read_barrier().await?;
         }
@@ -123,35 +120,6 @@ async fn wait_finished(finished: CompactionFinished) -> Result<(), ApiError> {
     }));
     let limit = Duration::from_secs(PHYSICAL_COMPACTION_WAIT_MAX_SECS);
     timeout(limit, receiver).await.map_err(|_| ApiError::Timeout)?.map_err(|_| ApiError::Stopped)?
-}
-
-/// A range request that was checked, as the store takes it.
-fn range_query(request: &pb::RangeRequest) -> Result<RangeQuery, ApiError> {
-    let order = range_request::SortOrder::try_from(request.sort_order).map_err(|_| ApiError::InvalidSortOption)?;
-    let target = range_request::SortTarget::try_from(request.sort_target).map_err(|_| ApiError::InvalidSortOption)?;
-    Ok(RangeQuery {
-        range: KeyRange::new(request.key.clone(), request.range_end.clone()),
-        revision: request.revision,
-        limit: request.limit,
-        order: match order {
-            range_request::SortOrder::None => SortOrder::None,
-            range_request::SortOrder::Ascend => SortOrder::Ascend,
-            range_request::SortOrder::Descend => SortOrder::Descend,
-        },
-        target: match target {
-            range_request::SortTarget::Key => SortTarget::Key,
-            range_request::SortTarget::Version => SortTarget::Version,
-            range_request::SortTarget::Create => SortTarget::CreateRevision,
-            range_request::SortTarget::Mod => SortTarget::ModRevision,
-            range_request::SortTarget::Value => SortTarget::Value,
-        },
-        keys_only: request.keys_only,
-        count_only: request.count_only,
-        min_mod_revision: request.min_mod_revision,
-        max_mod_revision: request.max_mod_revision,
-        min_create_revision: request.min_create_revision,
-        max_create_revision: request.max_create_revision,
-    })
 }
 
 /// What a client is told of a read that failed, before or in the middle of its answer.

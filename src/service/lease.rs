@@ -5,7 +5,7 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use prometheus::IntCounter;
+use prometheus::{Histogram, IntCounter};
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
@@ -32,6 +32,9 @@ pub struct LeaseService {
     /// Whether this member counts leases down. Set by the task that follows the leadership.
     primary: watch::Sender<bool>,
     primary_wait: Duration,
+    granted: IntCounter,
+    granted_ttls_secs: Histogram,
+    revoked: IntCounter,
     renewed: IntCounter,
 }
 
@@ -41,6 +44,9 @@ impl LeaseService {
             core,
             primary: watch::Sender::new(false),
             primary_wait: request_timeout,
+            granted: metrics.lease_granted.clone(),
+            granted_ttls_secs: metrics.lease_ttl.clone(),
+            revoked: metrics.lease_revoked.clone(),
             renewed: metrics.lease_renewed.clone(),
         }
     }
@@ -68,6 +74,8 @@ impl LeaseService {
     async fn propose_grant(&self, request: pb::LeaseGrantRequest) -> Result<pb::LeaseGrantResponse, ApiError> {
         match self.core.propose(Request::LeaseGrant(request)).await? {
             Applied::LeaseGrant(mut response) => {
+                self.granted.inc();
+                self.granted_ttls_secs.observe(response.ttl as f64);
                 self.core.headers.complete(&mut response.header);
                 Ok(response)
             }
@@ -79,6 +87,7 @@ impl LeaseService {
     pub async fn revoke(&self, request: pb::LeaseRevokeRequest) -> Result<pb::LeaseRevokeResponse, ApiError> {
         match self.core.propose(Request::LeaseRevoke(request)).await? {
             Applied::LeaseRevoke(mut response) => {
+                self.revoked.inc();
                 self.core.headers.complete(&mut response.header);
                 Ok(response)
             }

@@ -14,6 +14,7 @@ use tokio::{
 
 use crate::{
     error::ApiError,
+    metrics::Metrics,
     proto::{etcdserverpb::LeaseRevokeRequest, revgatepb::internal_raft_request::Request},
 };
 
@@ -27,6 +28,18 @@ const EXPIRED_PER_LOOK_MAX: usize = 500;
 const REVOKES_IN_FLIGHT_MAX: usize = 16;
 /// After which a lease whose revocation failed is taken up again.
 const REVOKE_RETRY_SECS: u64 = 3;
+
+/// What is counted of leases that run out.
+pub(super) struct Counters {
+    expired: IntCounter,
+    revoked: IntCounter,
+}
+
+impl Counters {
+    pub(super) fn new(metrics: &Metrics) -> Counters {
+        Counters { expired: metrics.lease_expired.clone(), revoked: metrics.lease_revoked.clone() }
+    }
+}
 
 /// Promotes and demotes the lessor with the leadership, until the consensus is gone. `extend` is added to every lease on
 /// a promotion: the time in which there may have been no leader to renew with.
@@ -50,7 +63,7 @@ pub(super) async fn follow_leadership(core: Core, primary: watch::Sender<bool>, 
 }
 
 /// Revokes leases that have run out, for ever.
-pub(super) async fn revoke_expired(core: Core, expired_total: IntCounter) {
+pub(super) async fn revoke_expired(core: Core, counters: Counters) {
     let mut ticks = interval(Duration::from_millis(EXPIRY_INTERVAL_MILLIS));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -64,15 +77,18 @@ pub(super) async fn revoke_expired(core: Core, expired_total: IntCounter) {
         }
         let failures = Failures::default();
         stream::iter(due)
-            .for_each_concurrent(REVOKES_IN_FLIGHT_MAX, |id| revoke(&core, id, &expired_total, &failures))
+            .for_each_concurrent(REVOKES_IN_FLIGHT_MAX, |id| revoke(&core, id, &counters, &failures))
             .await;
         failures.log();
     }
 }
 
-async fn revoke(core: &Core, id: i64, expired_total: &IntCounter, failures: &Failures) {
+async fn revoke(core: &Core, id: i64, counters: &Counters, failures: &Failures) {
     match core.propose(Request::LeaseRevoke(LeaseRevokeRequest { id })).await {
-        Ok(_) => expired_total.inc(),
+        Ok(_) => {
+            counters.expired.inc();
+            counters.revoked.inc();
+        }
         // Its owner was faster.
         Err(ApiError::LeaseNotFound) => {}
         Err(error) => failures.add(id, &error),

@@ -19,7 +19,7 @@ impl Tasks {
         let primary = services.lease.primary();
         let mut running = JoinSet::new();
         running.spawn(lease_expiry::follow_leadership(core.clone(), primary, config.election_timeout));
-        running.spawn(lease_expiry::revoke_expired(core.clone(), metrics.lease_expired.clone()));
+        running.spawn(lease_expiry::revoke_expired(core.clone(), lease_expiry::Counters::new(metrics)));
         running.spawn(auto_compaction::run(core, config.auto_compaction));
         Tasks { running }
     }

@@ -159,7 +159,7 @@ impl WatchSession {
         let fragment = rest.peek().is_some();
         while let Some(events) = rest.next() {
             let fragment = rest.peek().is_some();
-            self.waiting.push_back(WatchOutput::Events { header: header.clone(), watch_id, fragment, events });
+            self.waiting.push_back(WatchOutput::Events { header, watch_id, fragment, events });
         }
         WatchOutput::Events { header, watch_id, fragment, events: first }
     }

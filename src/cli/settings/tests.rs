@@ -38,7 +38,8 @@ fn defaults_are_those_of_etcd() {
 
 #[test]
 fn the_cluster_follows_name_and_peer_urls() {
-    let config = config_of(&["--name", "m", "--initial-advertise-peer-urls", "http://h:1,http://h:2"]).expect("one member");
+    let config =
+        config_of(&["--name", "m", "--initial-advertise-peer-urls", "http://h:1,http://h:2"]).expect("one member");
     let pair = |url: &str| ("m".to_owned(), url.to_owned());
     assert_eq!(config.initial_cluster, [pair("http://h:1"), pair("http://h:2")]);
 }
@@ -46,9 +47,10 @@ fn the_cluster_follows_name_and_peer_urls() {
 #[test]
 fn retentions() {
     let retention = |mode: &str, text: &str| {
-        config_of(&["--auto-compaction-mode", mode, "--auto-compaction-retention", text]).map(|c| c.auto_compaction)
+        let retention = format!("--auto-compaction-retention={text}");
+        config_of(&["--auto-compaction-mode", mode, &retention]).map(|config| config.auto_compaction)
     };
-    let hours = |n| Ok(AutoCompaction::Periodic(Duration::from_secs(n * 3600)));
+    let hours = |n: u64| Ok(AutoCompaction::Periodic(Duration::from_secs(n * 3600)));
     assert_eq!(retention("periodic", "1h"), hours(1));
     assert_eq!(retention("periodic", "12"), hours(12));
     assert_eq!(retention("periodic", "30m"), Ok(AutoCompaction::Periodic(Duration::from_secs(1800))));

@@ -1,0 +1,10 @@
+#![allow(clippy::unwrap_used)]
+
+mod lifecycle;
+mod matching;
+mod model;
+mod order;
+mod progress;
+mod rig;
+mod slow;
+mod threads;
