@@ -10,6 +10,8 @@ mod alarms;
 mod auth;
 mod compaction;
 mod compare;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod mvcc;
 mod observe;
 mod quota;

@@ -2,7 +2,7 @@
 
 use prometheus::IntCounter;
 
-use super::{Applied, CompactionFinished, Failure, State, header, txn, txn::Counts, unsupported};
+use super::{Applied, CompactionFinished, Failure, State, header, txn, unsupported};
 use crate::{
     error::ApiError,
     metrics::Metrics,
@@ -21,38 +21,12 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct MvccLayer {
     state: State,
-    counters: Counters,
-}
-
-#[derive(Debug)]
-struct Counters {
-    ranges: IntCounter,
-    puts: IntCounter,
-    deletes: IntCounter,
     txns: IntCounter,
-}
-
-impl Counters {
-    /// As etcd counts: every operation by its sort, and a txn if it had several.
-    fn count(&self, counts: Counts) {
-        self.ranges.inc_by(counts.ranges);
-        self.puts.inc_by(counts.puts);
-        self.deletes.inc_by(counts.deletes);
-        if counts.ranges + counts.puts + counts.deletes > 1 {
-            self.txns.inc();
-        }
-    }
 }
 
 impl MvccLayer {
     pub(super) fn new(state: State, metrics: &Metrics) -> MvccLayer {
-        let counters = Counters {
-            ranges: metrics.range_total.clone(),
-            puts: metrics.put_total.clone(),
-            deletes: metrics.delete_total.clone(),
-            txns: metrics.txn_total.clone(),
-        };
-        MvccLayer { state, counters }
+        MvccLayer { state, txns: metrics.txn_total.clone() }
     }
 
     pub(super) fn apply(&mut self, request: &Request) -> Result<Applied, Failure> {
@@ -73,7 +47,6 @@ impl MvccLayer {
         let mut write = self.state.store.write();
         let response = txn::put(&mut write, &self.state.lessor, request)?;
         self.publish(write);
-        self.counters.count(Counts { puts: 1, ..Counts::default() });
         Ok(Applied::Put(response))
     }
 
@@ -81,16 +54,18 @@ impl MvccLayer {
         let mut write = self.state.store.write();
         let response = txn::delete_range(&mut write, request)?;
         self.publish(write);
-        self.counters.count(Counts { deletes: 1, ..Counts::default() });
         Ok(Applied::DeleteRange(response))
     }
 
     fn txn(&self, request: &TxnRequest) -> Result<Applied, Failure> {
         let compact_revision = self.state.store.compact_revision();
         let mut write = self.state.store.write();
-        let (response, counts) = txn::execute(&mut write, &self.state.lessor, compact_revision, request)?;
+        let (response, operations) = txn::execute(&mut write, &self.state.lessor, compact_revision, request)?;
         self.publish(write);
-        self.counters.count(counts);
+        // As etcd counts: a txn of one operation is that operation. Those are counted where they are carried out.
+        if operations > 1 {
+            self.txns.inc();
+        }
         Ok(Applied::Txn(response))
     }
 

@@ -174,28 +174,21 @@ fn range(view: &View<'_, '_>, revision: i64, request: &RangeRequest) -> Result<R
     Ok(RangeResponse { header: header(revision), kvs, more, count })
 }
 
-/// How many operations of each sort a txn executed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) ranges: u64,
-    pub(super) puts: u64,
-    pub(super) deletes: u64,
-}
-
-/// Executes a txn in a write transaction. On an error the caller drops the write transaction, and nothing has happened.
+/// Executes a txn in a write transaction. Returns the answer, and how many operations were executed. On an error the
+/// caller drops the write transaction, and nothing has happened.
 pub(super) fn execute(
     write: &mut WriteTxn<'_>,
     lessor: &Lessor,
     compact_revision: i64,
     txn: &TxnRequest,
-) -> Result<(TxnResponse, Counts), Failure> {
+) -> Result<(TxnResponse, usize), Failure> {
     let path = Path::decide(&View::Write(write), txn)?;
     check_puts(&mut path.decisions(), txn, &mut PutCheck { write, lessor, put: HashSet::new() })?;
     check_ranges(&mut path.decisions(), txn, write.base_revision(), compact_revision)?;
-    let mut counts = Counts::default();
-    let mut response = execute_branch(write, lessor, &mut path.decisions(), txn, &mut counts)?;
+    let mut operations = 0;
+    let mut response = execute_branch(write, lessor, &mut path.decisions(), txn, &mut operations)?;
     response.header = header(write.revision());
-    Ok((response, counts))
+    Ok((response, operations))
 }
 
 fn execute_branch(
@@ -203,26 +196,24 @@ fn execute_branch(
     lessor: &Lessor,
     decisions: &mut Decisions<'_>,
     txn: &TxnRequest,
-    counts: &mut Counts,
+    operations: &mut usize,
 ) -> Result<TxnResponse, Failure> {
     let succeeded = decisions.next();
     let mut responses = Vec::with_capacity(branch(txn, succeeded).len());
     for op in branch(txn, succeeded) {
+        *operations += 1;
         responses.push(match &op.request {
             Some(request_op::Request::RequestRange(request)) => {
-                counts.ranges += 1;
                 response_op::Response::ResponseRange(range(&View::Write(write), write.revision(), request)?)
             }
             Some(request_op::Request::RequestPut(request)) => {
-                counts.puts += 1;
                 response_op::Response::ResponsePut(put(write, lessor, request)?)
             }
             Some(request_op::Request::RequestDeleteRange(request)) => {
-                counts.deletes += 1;
                 response_op::Response::ResponseDeleteRange(delete_range(write, request)?)
             }
             Some(request_op::Request::RequestTxn(nested)) => {
-                response_op::Response::ResponseTxn(execute_branch(write, lessor, decisions, nested, counts)?)
+                response_op::Response::ResponseTxn(execute_branch(write, lessor, decisions, nested, operations)?)
             }
             None => return Err(ApiError::KeyNotFound.into()),
         });

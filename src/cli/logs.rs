@@ -14,8 +14,8 @@ pub(super) fn init(level: LogLevel, format: Option<LogFormat>) {
         LogLevel::Warn => "warn",
         LogLevel::Error => "error",
     };
-    // What the Raft library calls info is of use to its authors.
-    let filter = EnvFilter::new(format!("{level},openraft={}", if level == "error" { "error" } else { "warn" }));
+    // What the Raft library warns of is of use to its authors; what must be known, the consensus tells.
+    let filter = EnvFilter::new(format!("{level},openraft=error"));
     let terminal = io::stderr().is_terminal();
     let format = format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(terminal);

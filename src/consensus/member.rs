@@ -236,11 +236,11 @@ async fn begin(raft: &RaftHandle, member_id: u64, standing: &Standing) -> Result
             Err(error) => return Err(raft_error(error)),
         }
     }
-    let sole_voter = {
-        let server = raft.server_metrics();
-        let server = server.borrow_watched();
-        is_sole_voter(server.membership_config.membership(), member_id)
-    };
+    // Asked of the library's core: the published metrics may still be those from before the membership was there.
+    let sole_voter = raft
+        .with_raft_state(move |state| is_sole_voter(state.membership_state.effective().membership(), member_id))
+        .await
+        .map_err(raft_error)?;
     if !sole_voter {
         return Err(ConsensusError::Raft(
             "the log or the backend file names other voters than this member; clusters are not supported yet".into(),

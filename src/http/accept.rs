@@ -98,11 +98,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 
 async fn serve(stream: TcpStream, connection: Arc<Connection>) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_READ_MAX)
-        .max_buf_size(HTTP1_BUFFER_BYTES_MAX);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_READ_MAX).max_buf_size(HTTP1_BUFFER_BYTES_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())

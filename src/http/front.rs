@@ -179,10 +179,7 @@ async fn side_endpoint(front: &Front, path: &str, request: &Request<Incoming>) -
 /// Over HTTP/1.1 an upgrade, over HTTP/2 an extended CONNECT.
 fn wants_socket(request: &Request<Incoming>) -> bool {
     request.method() == HttpMethod::CONNECT
-        || request
-            .headers()
-            .get(UPGRADE)
-            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+        || request.headers().get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
 async fn upgrade(

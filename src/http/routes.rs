@@ -96,8 +96,7 @@ impl Router {
         let mut by_path = HashMap::new();
         for route in ROUTES {
             let template = route.paths.first().copied().unwrap_or_default();
-            let meter =
-                Arc::new(Meter::of_rpc(template, route.method.kind(), route.service, route.name, metrics));
+            let meter = Arc::new(Meter::of_rpc(template, route.method.kind(), route.service, route.name, metrics));
             by_path.extend(route.paths.iter().map(|path| (*path, (route.method, Arc::clone(&meter)))));
         }
         Router { by_path }

@@ -1,1 +1,3 @@
-
+mod commands;
+mod script;
+mod txns;
