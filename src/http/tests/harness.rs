@@ -19,7 +19,7 @@ use crate::{
     members::{Member as Peer, Members},
     metrics::Metrics,
     mvcc::{Store, StoreOptions},
-    service::Services,
+    service::{Services, Tasks},
     watch::{Hub, HubOptions},
 };
 
@@ -32,6 +32,7 @@ pub(super) struct Member {
     pub(super) metrics: Metrics,
     pub(super) address: SocketAddr,
     state: State,
+    tasks: Tasks,
     consensus: Consensus,
     _dir: tempfile::TempDir,
 }
@@ -105,15 +106,17 @@ impl Member {
         let consensus =
             Consensus::start(consensus_options(&config), disk, state.store.clone(), applier, &metrics).await.unwrap();
         let services = Services::new(&config, state.clone(), consensus.clone(), &metrics);
+        let tasks = Tasks::start(&config, &services, &metrics);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let options = HttpOptions { request_bytes_max: config.request_bytes_max, connections_max };
         let server = HttpServer::start(vec![listener], options, services, metrics.clone()).unwrap();
-        Member { address: server.addresses()[0], server, metrics, state, consensus, _dir: dir }
+        Member { address: server.addresses()[0], server, metrics, state, tasks, consensus, _dir: dir }
     }
 
     /// Drains, and takes the floors below down.
     pub(super) async fn stop(self) {
         self.server.drain(Duration::from_secs(5)).await;
+        self.tasks.stop().await;
         self.consensus.shutdown().await.unwrap();
         self.state.hub.close();
         tokio::task::spawn_blocking(move || self.state.store.close()).await.unwrap().unwrap();
@@ -127,6 +130,14 @@ impl Member {
     pub(super) async fn post(&self, path: &str, body: &str) -> Answer {
         let mut client = self.connect().await;
         client.request("POST", path, "", body).await
+    }
+
+    /// The status a POST is answered with, whether or not the answer ends.
+    pub(super) async fn status_of(&self, path: &str, body: &str) -> u16 {
+        let mut client = self.connect().await;
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        client.send(head.as_bytes()).await;
+        status(&client.head().await)
     }
 
     /// One GET on a connection of its own.
@@ -257,5 +268,8 @@ pub(super) fn status(head: &str) -> u16 {
 
 /// A header's value, by its name in lower case.
 pub(super) fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
-    head.lines().filter_map(|line| line.split_once(": ")).find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, v)| v)
+    head.lines()
+        .filter_map(|line| line.split_once(": "))
+        .find(|(key, _)| key.eq_ignore_ascii_case(name))
+        .map(|(_, v)| v)
 }

@@ -53,7 +53,9 @@ impl Socket {
 async fn watches_share_a_socket() {
     let member = Member::start().await;
     let mut socket = Socket::open(&member, "/v3/watch").await;
-    socket.send(r#"{"create_request":{"key":"YQ==","watch_id":1}}{"create_request":{"key":"Yg==","watch_id":"2"}}"#).await;
+    socket
+        .send(r#"{"create_request":{"key":"YQ==","watch_id":1}}{"create_request":{"key":"Yg==","watch_id":"2"}}"#)
+        .await;
     assert_eq!(socket.result().await["watch_id"], "1");
     assert_eq!(socket.result().await["watch_id"], "2");
     member.post("/v3/kv/put", r#"{"key":"Yg==","value":"MQ=="}"#).await;

@@ -40,11 +40,15 @@ async fn a_watch_outlives_its_requests_and_dies_with_its_client() {
     assert!(created.starts_with(r#"{"result":{"header":{"#) && created.ends_with("\"created\":true}}\n"), "{created}");
     member.post("/v3/kv/put", r#"{"key":"Zm9v","value":"YmFy"}"#).await;
     let put = client.chunk().await.unwrap();
-    let events = r#""events":[{"kv":{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}}]}}"#;
+    let events =
+        r#""events":[{"kv":{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}}]}}"#;
     assert!(put.ends_with(&format!("{events}\n")), "{put}");
     member.post("/v3/kv/deleterange", r#"{"key":"Zm9v"}"#).await;
     let deleted = client.chunk().await.unwrap();
-    assert!(deleted.contains(r#""events":[{"type":"DELETE","kv":{"key":"Zm9v","mod_revision":"3"},"prev_kv":{"#), "{deleted}");
+    assert!(
+        deleted.contains(r#""events":[{"type":"DELETE","kv":{"key":"Zm9v","mod_revision":"3"},"prev_kv":{"#),
+        "{deleted}"
+    );
     drop(client);
     member.no_watch_streams().await;
     member.stop().await;
@@ -62,7 +66,8 @@ async fn several_requests_in_one_body_however_they_are_cut() {
         text += &client.chunk().await.unwrap();
     }
     let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told: Vec<_> = lines.iter().map(|line| (&line["result"]["watch_id"], line["result"]["canceled"] == true)).collect();
+    let told: Vec<_> =
+        lines.iter().map(|line| (&line["result"]["watch_id"], line["result"]["canceled"] == true)).collect();
     assert_eq!(told, [(&"7".into(), false), (&"8".into(), false), (&"7".into(), true)]);
     drop(client);
     member.stop().await;
@@ -96,7 +101,11 @@ async fn renewals_answer_each_value_and_end_with_the_body() {
     let renewed = member.post("/v3/lease/keepalive", "{\"ID\":5}\n{\"ID\":\"6\"}").await;
     let lines: Vec<&str> = renewed.body.lines().collect();
     assert_eq!(lines.len(), 2, "{}", renewed.body);
-    assert!(lines[0].starts_with(r#"{"result":{"header":{"#) && lines[0].ends_with(r#","ID":"5","TTL":"20"}}"#), "{}", lines[0]);
+    assert!(
+        lines[0].starts_with(r#"{"result":{"header":{"#) && lines[0].ends_with(r#","ID":"5","TTL":"20"}}"#),
+        "{}",
+        lines[0]
+    );
     assert!(lines[1].ends_with(r#","ID":"6"}}"#), "{}", lines[1]);
     assert_eq!(member.post("/v3/lease/keepalive", "").await.body, "");
     let malformed = member.post("/v3/lease/keepalive", "{\"ID\":5}{\"ID\":[]}").await;
