@@ -67,15 +67,20 @@ impl Server {
     /// Starts a member and returns when it can serve. If this fails, or is dropped, nothing is left behind but files
     /// that the next start takes up.
     pub async fn start(config: Config) -> Result<Server, ServerError> {
+        Server::start_on(Arc::new(RealDisk), config).await
+    }
+
+    /// The same on a disk of the caller's, which may fail.
+    pub async fn start_on(disk: Arc<dyn Disk>, config: Config) -> Result<Server, ServerError> {
         let begun = Instant::now();
         let listeners = listen::bind(&config.listen_client_urls)?;
         let metrics = Metrics::new();
         let floors = {
-            let (config, metrics) = (config.clone(), metrics.clone());
+            let (disk, config, metrics) = (disk.clone(), config.clone(), metrics.clone());
             let advertised = listen::advertised_urls(&config, &listeners)?;
-            spawn_blocking(move || open_floors(&config, &advertised, &metrics))
+            spawn_blocking(move || open_floors(&disk, &config, &advertised, &metrics))
         };
-        let Floors { disk, data_dir, state, applier } =
+        let Floors { data_dir, state, applier } =
             floors.await.map_err(|error| ServerError::Worker(error.to_string()))??;
 
         let options = consensus_options(&config, &state, &data_dir);
@@ -128,17 +133,20 @@ impl Server {
 
 /// Everything below the consensus.
 struct Floors {
-    disk: Arc<dyn Disk>,
     data_dir: DataDir,
     state: State,
     applier: Applier,
 }
 
 /// Opens the files and rebuilds what is kept in memory. Takes as long as the data is large.
-fn open_floors(config: &Config, advertised_urls: &[String], metrics: &Metrics) -> Result<Floors, ServerError> {
-    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+fn open_floors(
+    disk: &Arc<dyn Disk>,
+    config: &Config,
+    advertised_urls: &[String],
+    metrics: &Metrics,
+) -> Result<Floors, ServerError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let data_dir = DataDir::open(&*disk, &config.data_dir)?;
+    let data_dir = DataDir::open(&**disk, &config.data_dir)?;
     let db = Db::open(disk.clone(), &data_dir.db_path(), &bolt::Options { map_bytes_max: map_bytes_max(config) })?;
     let members = Arc::new(identity::establish(&db, config, advertised_urls)?);
 
@@ -154,7 +162,7 @@ fn open_floors(config: &Config, advertised_urls: &[String], metrics: &Metrics) -
 
     let state = State { store, lessor, members, alarms, hub };
     let applier = Applier::new(state.clone(), config, metrics);
-    Ok(Floors { disk, data_dir, state, applier })
+    Ok(Floors { data_dir, state, applier })
 }
 
 fn map_bytes_max(config: &Config) -> u64 {
