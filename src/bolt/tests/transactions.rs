@@ -222,6 +222,22 @@ fn a_file_is_locked_while_it_is_open() {
 }
 
 #[test]
+fn a_closed_file_is_unlocked_though_a_child_process_is_being_started() {
+    let place = Place::new();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                std::process::Command::new("/bin/true").status().unwrap();
+            }
+        });
+        let locked = (0..300).filter(|_| matches!(place.try_open(), Err(BoltError::Locked { .. }))).count();
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(locked, 0);
+    });
+}
+
+#[test]
 fn sent_and_shared() {
     fn shared<T: Send + Sync + 'static>() {}
     shared::<Db>();
