@@ -1,4 +1,5 @@
 //! What the tree promises, tested on real files.
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
 
 mod damage;
 mod failures;
