@@ -93,6 +93,12 @@ impl<'s, 'db> Spill<'s, 'db> {
                 self.rebalance(child)?;
             }
         }
+        self.merge_children(node)
+    }
+
+    /// Drops the empty children of a branch, and merges the small ones with their neighbours.
+    fn merge_children(&mut self, node: &mut Node<'db>) -> Result<(), BoltError> {
+        let Body::Branch(links) = &mut node.body else { return Ok(()) };
         let before = links.len();
         links.retain(|link| match &link.child {
             Child::Node(child) if child.len() == 0 => {
@@ -111,6 +117,8 @@ impl<'s, 'db> Spill<'s, 'db> {
                 self.freed.extend(right.old);
                 let left = links[index].child.node(&self.pages)?;
                 self.absorb(left, right)?;
+                // A small child that was alone below `right` has neighbours now.
+                self.merge_children(left)?;
             } else {
                 index += 1;
             }
