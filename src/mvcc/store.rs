@@ -114,7 +114,7 @@ impl Store {
 
     /// The key's state at a revision (0 = current).
     pub fn get(&self, key: &[u8], revision: i64) -> Result<Option<mvccpb::KeyValue>, MvccError> {
-        self.shared().find(key, revision)?.map(|found| found.to_owned()).transpose()
+        self.shared().get(key, revision)
     }
 
     /// Change sets from main revision `from` on, in order, until `bytes_max` or `revisions_max` is reached (at least one if there is any).
@@ -177,7 +177,8 @@ impl Store {
         Ok(pairs)
     }
 
-    /// Applied bytes that are not in the file yet.
+    /// Applied bytes that are not in the file yet. The store takes whatever is applied: it is the apply loop's part to
+    /// slow down when this grows.
     pub fn unwritten_bytes(&self) -> u64 {
         self.shared().unwritten_bytes.load(Ordering::Relaxed)
     }
