@@ -355,7 +355,7 @@ fn assert_changes(set: &ChangeSet, moment: &Moment) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn the_store_agrees_with_a_model_of_all_revisions(ops in prop::collection::vec(any_op(), 1..50)) {
