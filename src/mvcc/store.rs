@@ -195,12 +195,11 @@ impl Store {
 
     /// Set once, before use: called if the backend thread cannot go on (failed fsync, broken page). The member must stop.
     pub fn on_fatal(&self, callback: FatalCallback) {
-        *self.shared().on_fatal.lock() = Some(callback);
-        // It may have failed already, with nobody to tell.
-        if let Err(error) = self.shared().backend.check_usable()
-            && let Some(callback) = &*self.shared().on_fatal.lock()
-        {
-            callback(error);
+        let mut slot = self.shared().on_fatal.lock();
+        match self.shared().backend.check_usable() {
+            Ok(()) => *slot = Some(callback),
+            // It failed already, with nobody to tell.
+            Err(error) => callback(error),
         }
     }
 
@@ -220,7 +219,11 @@ impl Handle {
         let thread = self.thread.lock().take();
         // A callback may hold the last handle: the thread cannot wait for itself.
         let outcome = match thread.filter(|thread| thread.thread().id() != thread::current().id()) {
-            Some(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Some(thread) => match thread.join() {
+                Ok(outcome) => outcome,
+                Err(_) if thread::panicking() => Err(MvccError::Closed),
+                Err(panic) => std::panic::resume_unwind(panic),
+            },
             None => Ok(()),
         };
         self.shared.db.write().take();
