@@ -2,10 +2,7 @@
 //!
 //! SKELETON: the signatures below are the contract other rooms build against.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::{Path, PathBuf}, sync::Arc};
 
 use bytes::Bytes;
 use prometheus::Histogram;
@@ -19,12 +16,7 @@ use crate::disk::Disk;
 pub enum WalError {
     /// The operating system refused a call.
     #[error("{path}: {action} failed: {source}")]
-    Io {
-        path: PathBuf,
-        action: &'static str,
-        #[source]
-        source: Arc<std::io::Error>,
-    },
+    Io { path: PathBuf, action: &'static str, #[source] source: Arc<std::io::Error> },
     /// Another process has the log open.
     #[error("{path} is in use by another process")]
     Locked { path: PathBuf },
@@ -115,34 +107,17 @@ pub type Done = Box<dyn FnOnce(Result<(), WalError>) + Send>;
 
 /// The open log. Owns a thread that writes and syncs; dropping it (or `close`) ends the thread after the queue is drained.
 #[derive(Debug)]
-pub struct Wal {
-    _private: (),
-}
+pub struct Wal { _private: () }
 
 impl Wal {
     /// Whether there is a log in this directory.
-    pub fn exists(_disk: &dyn Disk, _dir: &Path) -> Result<bool, WalError> {
-        todo!()
-    }
+    pub fn exists(_disk: &dyn Disk, _dir: &Path) -> Result<bool, WalError> { todo!() }
     /// Opens the log, or creates it with `metadata` if there is none. Reads only the segments that hold entries from
     /// `from_index` on.
-    pub fn open(
-        _disk: Arc<dyn Disk>,
-        _dir: &Path,
-        _metadata: &[u8],
-        _from_index: u64,
-        _options: Options,
-        _metrics: WalMetrics,
-    ) -> Result<(Wal, Recovered), WalError> {
-        todo!()
-    }
+    pub fn open(_disk: Arc<dyn Disk>, _dir: &Path, _metadata: &[u8], _from_index: u64, _options: Options, _metrics: WalMetrics) -> Result<(Wal, Recovered), WalError> { todo!() }
     /// Queues records. Returns at once (unless the queue is full); `done` is called when they, and all before them, are durable.
     /// Everything queued while a sync runs goes out with one write and one sync. Callbacks are called in order.
-    pub fn append(&self, _records: Vec<Record>, _done: Done) {
-        todo!()
-    }
+    pub fn append(&self, _records: Vec<Record>, _done: Done) { todo!() }
     /// Drains the queue and stops the thread.
-    pub fn close(self) -> Result<(), WalError> {
-        todo!()
-    }
+    pub fn close(self) -> Result<(), WalError> { todo!() }
 }
