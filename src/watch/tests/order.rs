@@ -87,7 +87,7 @@ fn a_transaction_comes_whole_and_in_its_order() {
     stream.create(spec(bounded("b", "d"), 0)).unwrap();
     rig.commit(&[("d", Some("1")), ("c", None), ("b", Some("2")), ("a", Some("3"))]);
     rig.settle();
-    assert_eq!(drain(&stream)[2..], ["0@3: 2+c=0 3+d=1 3-c 3+b=2 3+a=3", "1@3: 3-c 3+b=2"].map(str::to_string));
+    assert_eq!(drain(&stream)[2..], ["1@3: 3-c 3+b=2", "0@3: 2+c=0 3+d=1 3-c 3+b=2 3+a=3"].map(str::to_string));
 }
 
 #[test]
