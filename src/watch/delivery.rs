@@ -60,10 +60,8 @@ impl Engine {
     pub(super) fn catch_up(&mut self) {
         let Some(front) = self.cursors.front() else { return };
         let Some(from) = self.watcher(front).map(|watcher| watcher.next) else { return };
-        let options = &self.shared.options;
-        let read =
-            (self.shared.history.changes_since)(from, options.catch_up_revisions_max, options.catch_up_bytes_max);
-        match read {
+        let (revisions_max, bytes_max) = (self.shared.options.catch_up_revisions_max, self.shared.step_bytes_max());
+        match (self.shared.history.changes_since)(from, revisions_max, bytes_max) {
             Ok(changes) => self.feed(from, &changes),
             Err(MvccError::Compacted { compacted, .. }) => {
                 let behind = self.cursors.between(i64::MIN, from.max(compacted - 1), usize::MAX);

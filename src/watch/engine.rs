@@ -130,8 +130,8 @@ impl Engine {
 
     /// One round. With `Wait`, everything that can be done is done until the inbox or the clock says otherwise.
     pub(super) fn round(&mut self) -> Next {
-        let options = &self.shared.options;
-        let taken = self.shared.inbox.take(options.catch_up_revisions_max, options.catch_up_bytes_max);
+        let revisions_max = self.shared.options.catch_up_revisions_max;
+        let taken = self.shared.inbox.take(revisions_max, self.shared.step_bytes_max());
         let is_quiet = taken.commands.is_empty() && taken.changes.is_empty();
         for command in taken.commands {
             self.obey(command);

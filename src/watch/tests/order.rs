@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use super::rig::*;
-use crate::watch::{Delivery, HubOptions, WatchSpec};
+use crate::watch::{Delivery, HubOptions, WatchSpec, engine::Engine};
 
 #[test]
 fn a_watch_from_now_gets_what_comes_after() {
@@ -45,6 +45,21 @@ fn a_watch_that_reaches_the_hub_late_misses_nothing() {
     rig.put("a", "2");
     rig.settle();
     assert_eq!(drain(&stream), ["0@1 created", "0@2: 2+a=1", "0@3: 3+a=2"]);
+}
+
+#[test]
+fn change_sets_from_before_the_start_are_history() {
+    let mut rig = Rig::new();
+    let early = rig.world.commit(&[("a", Some("1"))]).unwrap();
+    rig.engine = Engine::new(rig.shared.clone(), rig.clock.clone());
+    let stream = rig.open();
+    stream.create(spec(single("a"), 0)).unwrap();
+    stream.create(spec(single("a"), 2)).unwrap();
+    rig.settle();
+    rig.shared.inbox.push_changes(early);
+    rig.settle();
+    assert_eq!(drain(&stream), ["0@2 created", "1@2 created", "1@2: 2+a=1"]);
+    assert_eq!(rig.engine.distributed, 2);
 }
 
 #[test]
