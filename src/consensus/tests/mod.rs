@@ -1,1 +1,4 @@
+mod fixture;
 mod log_suite;
+mod member;
+mod parts;
