@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod fixture;
 mod log_suite;
 mod member;
