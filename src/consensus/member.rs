@@ -239,21 +239,6 @@ async fn begin(raft: &RaftHandle, member_id: u64, standing: &Standing) -> Result
         // Elects at once.
         raft.initialize(BTreeMap::from([(member_id, EmptyNode::new())])).await.map_err(raft_error)?;
     }
-<<<<<<< HEAD
-    // Asked of the library's core: the published metrics may still be those from before the membership was there.
-    let sole_voter = raft
-        .with_raft_state(move |state| is_sole_voter(state.membership_state.effective().membership(), member_id))
-        .await
-        .map_err(raft_error)?;
-    if !sole_voter {
-        return Err(ConsensusError::Raft(
-            "the log or the backend file names other voters than this member; clusters are not supported yet".into(),
-        ));
-    }
-    // No need to wait for an election timeout: nobody else can be leading.
-    raft.trigger().elect(false).await.map_err(raft_error)?;
-=======
->>>>>>> apply
     let mut ready = standing.ready_changes();
     let mut failure = standing.failure();
     tokio::select! {
