@@ -1,0 +1,5 @@
+//! Integration tests: the house's plan, and the real binary from outside.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+
+mod architecture;
