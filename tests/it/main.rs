@@ -2,4 +2,8 @@
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
+mod api;
 mod architecture;
+mod kill;
+mod startup;
+mod support;
