@@ -17,7 +17,7 @@ case "$ETCD_BINARY" in
 esac
 export ETCD_BINARY
 status=0
-REVGATE_TEST_BINARY="$PWD/tests/clients/etcd-as-revgate" cargo test --locked --test it -- api:: kill:: \
+REVGATE_TEST_BINARY="$PWD/tests/clients/etcd-as-revgate" cargo test --locked --test it -- api:: kill:: startup:: \
     >"$WORK/log" 2>&1 || status=$?
 cat "$WORK/log"
 read -r PASSED FAILED < <(awk '/^test result:/ { ok += $4; bad += $6 } END { print ok + 0, bad + 0 }' "$WORK/log")

@@ -220,3 +220,25 @@ fn requests_are_read_generously() {
         r#"{"header":@2,"kvs":[{"key":"/+8=","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}],"count":"1"}"#,
     );
 }
+
+#[test]
+fn large_answer_comes_whole_and_in_order() {
+    const TXNS: usize = 8;
+    const PUTS_PER_TXN: usize = 128;
+    let mut member = Member::start();
+    // 1,024 keys of 4 bytes with values of 3,000 bytes: an answer of about 4 MB.
+    let key = |number: usize| base64_simd::STANDARD.encode_to_string(format!("{number:04}"));
+    let value = "dmFs".repeat(1000);
+    for txn in 0..TXNS {
+        let puts: Vec<String> = (txn * PUTS_PER_TXN..(txn + 1) * PUTS_PER_TXN)
+            .map(|number| format!(r#"{{"request_put":{{"key":"{}","value":"{value}"}}}}"#, key(number)))
+            .collect();
+        member.call(TXN, &format!(r#"{{"success":[{}]}}"#, puts.join(",")));
+    }
+    let answer = member.call(RANGE, r#"{"key":"AA==","range_end":"AA=="}"#);
+    let kvs = answer["kvs"].as_array().unwrap();
+    assert_eq!((kvs.len(), answer["count"].as_str()), (TXNS * PUTS_PER_TXN, Some("1024")));
+    for (number, kv) in kvs.iter().enumerate() {
+        assert_eq!((kv["key"].as_str(), kv["value"].as_str()), (Some(key(number).as_str()), Some(value.as_str())));
+    }
+}

@@ -1,8 +1,18 @@
 //! What operators look at: status, members, version, health, metrics, and requests that miss every route.
 
+use std::{io::Write, net::TcpStream};
+
 use serde_json::{Value, json};
 
 use super::Member;
+use crate::support::{ANSWER_MAX, is_foreign, wait_until};
+
+/// The value of a metric without labels in Prometheus' text.
+fn metric(text: &str, name: &str) -> f64 {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+        .unwrap_or_else(|| panic!("no metric {name} in:\n{text}"))
+}
 
 #[test]
 fn status_tells_sizes_and_positions() {
@@ -76,11 +86,7 @@ fn metrics_have_the_names_dashboards_read() {
     assert_eq!(page.status, 200);
     assert!(page.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"), "{:?}", page.headers);
     let text = page.text();
-    let value = |name: &str| {
-        text.lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok())
-            .unwrap_or_else(|| panic!("no metric {name} in:\n{text}"))
-    };
+    let value = |name: &str| metric(&text, name);
     assert_eq!(value("etcd_server_has_leader"), 1.0);
     assert_eq!(value("etcd_server_is_leader"), 1.0);
     assert_eq!(value("etcd_debugging_mvcc_current_revision"), 2.0);
@@ -105,4 +111,28 @@ fn misses_are_told_apart() {
     assert_eq!((elsewhere.status, elsewhere.text().trim_end()), (404, "404 page not found"));
     let options = member.client.request("OPTIONS", "/v3/kv/range", b"").unwrap();
     assert_eq!((options.status, options.header("access-control-allow-origin")), (200, Some("*")));
+}
+
+#[test]
+fn clients_that_vanish_leave_nothing_behind() {
+    let mut member = Member::start();
+    let address = member.server.address();
+    let mut half_sent = TcpStream::connect(address).unwrap();
+    half_sent.write_all(b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"key\":").unwrap();
+    let mut watches: Vec<_> = (0..5)
+        .map(|_| member.server.client().open_lines("/v3/watch", r#"{"create_request":{"key":"Zm9v"}}"#))
+        .collect();
+    for watch in &mut watches {
+        assert_eq!(watch.next_json()["result"]["created"], json!(true));
+    }
+    let watchers = "etcd_debugging_mvcc_watcher_total";
+    assert_eq!(metric(&member.client.get("/metrics").unwrap().text(), watchers), 5.0);
+    drop((half_sent, watches));
+    wait_until("no watcher, and one connection", ANSWER_MAX, || {
+        let text = member.client.get("/metrics").unwrap().text();
+        let connections = if is_foreign() { 1.0 } else { metric(&text, "revgate_http_connections") };
+        (metric(&text, watchers) == 0.0 && connections == 1.0).then_some(())
+    });
+    // And the request of which half came changed nothing.
+    assert_eq!(member.call("/v3/kv/range", r#"{"key":"Zm9v"}"#)["header"]["revision"], json!("1"));
 }

@@ -34,7 +34,7 @@ pub(crate) fn is_foreign() -> bool {
 }
 
 /// Looks at a condition until it gives something; panics with `what` after `limit`.
-fn wait_until<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_until<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + limit;
     loop {
         if let Some(found) = look() {
