@@ -146,6 +146,9 @@ async fn within<T>(
     timeout: std::time::Duration,
     answer: impl Future<Output = Result<T, ApiError>>,
 ) -> Result<T, ApiError> {
+    if timeout.is_zero() {
+        return Err(ApiError::DeadlineExceeded);
+    }
     tokio::time::timeout(timeout, answer).await.unwrap_or(Err(ApiError::DeadlineExceeded))
 }
 

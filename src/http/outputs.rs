@@ -17,12 +17,8 @@ pub(super) fn watch(out: &mut Vec<u8>, output: &WatchOutput) {
     match output {
         WatchOutput::Control(response) => write::watch(out, response),
         WatchOutput::Events { header, watch_id, fragment, events } => {
-            let response = WatchResponse {
-                header: Some(header.clone()),
-                watch_id: *watch_id,
-                fragment: *fragment,
-                ..Default::default()
-            };
+            let response =
+                WatchResponse { header: Some(*header), watch_id: *watch_id, fragment: *fragment, ..Default::default() };
             write::watch_events(out, &response, events.iter().map(|event| encoded(event).as_ref()));
         }
     }

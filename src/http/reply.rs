@@ -143,6 +143,8 @@ pub(super) fn allow_any_origin(headers: &mut HeaderMap) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
     use crate::error::Code;
 

@@ -115,6 +115,8 @@ pub(super) fn current_path(path: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     #[test]

@@ -123,6 +123,8 @@ fn values(query: &str, name: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use http_body_util::BodyExt as _;
 
     use super::*;

@@ -134,7 +134,7 @@ async fn watch(socket: &mut WebSocket, front: &Front) -> End {
                     send(socket, front, frames).await
                 }
             },
-            () = pulse.due() => pulse.ping(socket, front).await,
+            () = pulse.due() => pulse.ping(socket).await,
             () = front.going_down.cancelled() => Err(End::GoingDown),
         };
         if let Err(end) = outcome {
@@ -152,7 +152,7 @@ async fn keep_alive(socket: &mut WebSocket, front: &Front) -> End {
                 Ok(text) => renew(socket, front, &text).await,
                 Err(end) => Err(end),
             },
-            () = pulse.due() => pulse.ping(socket, front).await,
+            () = pulse.due() => pulse.ping(socket).await,
             () = front.going_down.cancelled() => Err(End::GoingDown),
         };
         if let Err(end) = outcome {
@@ -179,7 +179,7 @@ async fn once(socket: &mut WebSocket, front: &Front, method: Method) -> End {
     loop {
         let outcome = tokio::select! {
             message = socket.recv() => pulse.heard(message),
-            () = pulse.due() => pulse.ping(socket, front).await.map(|()| Vec::new()),
+            () = pulse.due() => pulse.ping(socket).await.map(|()| Vec::new()),
             () = front.going_down.cancelled() => Err(End::GoingDown),
         };
         match outcome {
@@ -227,7 +227,9 @@ async fn send(socket: &mut WebSocket, front: &Front, frames: Vec<Vec<u8>>) -> Re
 /// Sends a close frame and waits, for a moment, until the client has seen it.
 async fn close(socket: &mut WebSocket, code: u16, reason: &str) {
     let mut reason = reason.to_owned();
-    reason.truncate(reason.floor_char_boundary(CLOSE_REASON_BYTES_MAX));
+    while reason.len() > CLOSE_REASON_BYTES_MAX {
+        reason.pop();
+    }
     let farewell = async {
         if socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await.is_ok() {
             while let Some(Ok(_)) = socket.recv().await {}
@@ -254,7 +256,7 @@ impl Pulse {
         self.ticks.tick().await;
     }
 
-    async fn ping(&mut self, socket: &mut WebSocket, _front: &Front) -> Result<(), End> {
+    async fn ping(&mut self, socket: &mut WebSocket) -> Result<(), End> {
         if !std::mem::replace(&mut self.heard_since_ping, false) {
             return Err(End::Client);
         }

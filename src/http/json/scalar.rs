@@ -128,7 +128,7 @@ fn base64_decode(text: &str) -> Option<Vec<u8>> {
 fn base64_decode_lenient(text: &str) -> Option<Vec<u8>> {
     let url_safe = text.contains(['-', '_']);
     let data = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
-    if (data.len() != text.len() && text.len() % 4 != 0) || data.len() % 4 == 1 {
+    if (data.len() != text.len() && !text.len().is_multiple_of(4)) || data.len() % 4 == 1 {
         return None;
     }
     let mut decoded = Vec::with_capacity(data.len() / 4 * 3 + 2);

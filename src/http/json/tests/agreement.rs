@@ -60,7 +60,7 @@ fn same_verdict<T: Message + Default + PartialEq + Debug>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
 
     #[test]
     fn range_requests_are_read_alike(message in any_of::range_request()) {

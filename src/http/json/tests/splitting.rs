@@ -54,7 +54,7 @@ fn a_value_over_the_limit_is_refused_before_it_is_whole() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
 
     #[test]
     fn no_input_breaks_it_and_nothing_is_lost(bytes in proptest::collection::vec(any::<u8>(), 0..64), cut in 0_usize..64) {
