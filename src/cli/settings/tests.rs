@@ -1,3 +1,5 @@
+//! Flags to settings: defaults, limits, and the sentences that refuse.
+
 use clap::Parser;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Which requests are refused, and with what.
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use prost::Message;

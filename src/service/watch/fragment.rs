@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use prost::{Message, encoding::encoded_len_varint};
+use prost::Message;
 
 use crate::watch::Event;
 
@@ -36,5 +36,7 @@ pub(super) fn encoded_bytes(event: &Event) -> usize {
 
 /// With a one-byte tag and the length in front.
 fn framed(len: usize) -> usize {
-    1 + encoded_len_varint(len as u64) + len
+    let length_bits = (usize::BITS - len.leading_zeros()).max(1);
+    let length_bytes = length_bits.div_ceil(7) as usize;
+    1 + length_bytes + len
 }

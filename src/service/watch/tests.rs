@@ -1,3 +1,5 @@
+//! Responses of watch streams: refusals, headers, splitting.
+
 use std::sync::OnceLock;
 
 use prost::Message;
