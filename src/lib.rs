@@ -1,20 +1,45 @@
-//! revgate: a durable, watchable key-value store behind etcd v3's HTTP/JSON gateway.
+//! revgate: a durable, watchable key-value store that speaks etcd v3's JSON gateway over HTTP and WebSocket.
 //!
-//! The house, from the roof down. A module imports only from floors below its own; `tests/it/architecture.rs` checks it.
+//! # The map
 //!
-//! - 9: `main` and `cli`, the commands; `server`, which builds the floors in order and takes them down in reverse
-//! - 8: `http`, bytes on the wire: accept loop, routes, JSON, streams and sockets, health and metrics pages
-//! - 7: `service`, etcd's semantics, one file a service, no HTTP in it
-//! - 6: `consensus`, the Raft library behind a facade: propose, read barrier, status
-//! - 5: `apply`, the replicated state machine: one committed command after another
-//! - 4: `lease`, `watch`, `members`, the state beside the keys
-//! - 3: `mvcc`, revisions of keys: index, history, reads at a revision, compaction
-//! - 2: `wal`, the log; `bolt`, the single-file copy-on-write B+tree in bbolt's format
-//! - 1: `disk`, every file operation of the engine behind one seam
-//! - 0: `proto`, `config`, `error`, `clock`, `metrics`: types of the interface, settings, the error table, time, figures
+//! The house has floors. A room uses only rooms on floors below its own; neighbours on one floor do not know each
+//! other. A test reads the sources and fails on any import that breaks this.
 //!
-//! A write goes `http` → `service` → `consensus` → `wal` (one sync for all that wait) → `apply` → `mvcc` → `watch`, and
-//! is answered; `bolt` takes it over later. A read goes `http` → `service` → read barrier → `mvcc`, and streams out.
+//! | floor | rooms | what lives there |
+//! | --- | --- | --- |
+//! | 9 | `main`, [`cli`], [`server`] | the commands; `server` builds the floors in order and takes them down in reverse |
+//! | 8 | [`http`] | bytes on the wire: accept loop, routes, JSON, the three call shapes (unary, stream, socket), probes, metrics |
+//! | 7 | [`service`] | etcd's semantics, one file a service, no HTTP in it |
+//! | 6 | [`consensus`] | the Raft library behind a facade: propose, read barrier, status |
+//! | 5 | [`apply`] | the replicated state machine: committed commands through quota → auth → mvcc |
+//! | 4 | [`lease`], [`watch`], [`members`] | replicated or local state beside the keys |
+//! | 3 | [`mvcc`] | revisions of keys: key index, history, reads at a revision, write transactions, compaction |
+//! | 2 | [`wal`], [`bolt`] | the log; the single-file copy-on-write B+tree in bbolt's format |
+//! | 1 | [`disk`] | every file operation of the engine behind one seam |
+//! | 0 | [`proto`], [`config`], [`error`], [`clock`], [`metrics`] | types of the interface, settings, the one table of errors, time, every metric |
+//!
+//! Floors 0 to 5 are plain functions over plain data, with threads of their own where they wait for a disk; nothing
+//! below floor 6 is `async`.
+//!
+//! # The way of a write
+//!
+//! `http` parses the body into a typed request → `service` checks what needs no state → `consensus` packs everything
+//! that is waiting into one log entry → `wal` makes it durable with one `fdatasync` for the whole batch → committed →
+//! `apply`: quota, auth, mvcc give it the next revision, append it to the ring (changes newer than the file, in memory),
+//! update the key index, hand the change set to `watch`, and answer the waiting request. A backend thread takes the
+//! ring's tail into the tree every 100 ms or 10,000 operations, with the consistent index in the same commit. The apply
+//! loop waits for no disk; a request waits for exactly one sync.
+//!
+//! # The way of a read
+//!
+//! `service` asks `consensus` for a read barrier when the read is linearizable (one for all that are waiting), then opens
+//! a read at a revision: index → revision → ring or mapped page → JSON, by the chunk. No lock is held while bytes go out.
+//!
+//! # The way of an event
+//!
+//! `apply` hands over a change set and goes on → `watch` finds the watchers (exact keys by map, ranges by interval index),
+//! makes each event once, and queues it within each stream's budget → socket. Who cannot keep up becomes a cursor and reads
+//! history, from the ring or from the file, until it has caught up.
 
 pub mod apply;
 pub mod bolt;

@@ -1,2 +1,7 @@
-//! SKELETON
-fn main() {}
+//! The binary: everything is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    revgate::cli::run()
+}

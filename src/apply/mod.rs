@@ -1,86 +1,201 @@
-//! The replicated state machine. SKELETON: the signatures below are the contract.
-#![allow(missing_docs, unused, clippy::all)]
+//! The replicated state machine: one committed command after another, through quota, auth and mvcc.
+//!
+//! Total and deterministic: whatever comes, a command has an outcome, and a refused one leaves nothing behind; what is
+//! decided depends on the entries before it and on the state they made. All of an entry's effects, and its position,
+//! reach the backend file in one commit. The only way out is a state that cannot be read or written any more
+//! ([`ApplyFatal`]): the member must stop then, because going on would part it from its peers.
+//! Waits for no disk. Never knows who proposed a command, and who waits for its outcome.
+
+mod alarms;
+mod auth;
+mod compaction;
+mod compare;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod mvcc;
+mod observe;
+mod quota;
+#[cfg(test)]
+mod tests;
+mod txn;
 
 use std::sync::Arc;
 
+use thiserror::Error;
+
+pub use self::{alarms::Alarms, compaction::CompactionFinished, txn::evaluate_read_only, txn::range_query};
+use self::{auth::AuthLayer, mvcc::MvccLayer, observe::Observer, quota::QuotaLayer};
 use crate::{
     config::Config,
     error::ApiError,
-    lease::Lessor,
+    lease::{LeaseError, Lessor},
     members::Members,
     metrics::Metrics,
-    mvcc::{LogPosition, Store},
-    proto::{etcdserverpb as pb, revgatepb::InternalRaftRequest},
+    mvcc::{LogPosition, MvccError, Store},
+    proto::{
+        etcdserverpb as pb,
+        revgatepb::{InternalRaftRequest, internal_raft_request::Request},
+    },
     watch::Hub,
 };
 
 /// What a command came to. Headers carry the revision only; `service` fills in the rest.
 #[derive(Debug)]
 pub enum Applied {
+    /// A put.
     Put(pb::PutResponse),
+    /// A delete.
     DeleteRange(pb::DeleteRangeResponse),
+    /// A transaction.
     Txn(pb::TxnResponse),
-    /// The physical part goes on; the receiver end is called when it is done (only if the request was `physical`).
+    /// A compaction. Readers see it at once; its physical part goes on.
     Compaction {
+        /// The answer.
         response: pb::CompactionResponse,
+        /// Tells when the physical part is done, if the request asked for it.
         finished: Option<CompactionFinished>,
     },
+    /// A new lease.
     LeaseGrant(pb::LeaseGrantResponse),
+    /// A lease that is gone, with its keys.
     LeaseRevoke(pb::LeaseRevokeResponse),
+    /// Alarms asked for, raised or disarmed.
     Alarm(pb::AlarmResponse),
-}
-
-/// Resolves when a physical compaction is finished and durable: `wait_with(callback)`.
-#[derive(Debug)]
-pub struct CompactionFinished {
-    _p: (),
-}
-impl CompactionFinished {
-    pub fn on_done(self, callback: Box<dyn FnOnce(Result<(), ApiError>) + Send>) {
-        todo!()
-    }
-}
-
-/// Alarms raised in the cluster. Thread-safe, shared with `service` (health, alarm list) .
-#[derive(Debug)]
-pub struct Alarms {
-    _p: (),
-}
-impl Alarms {
-    pub fn list(&self) -> Vec<pb::AlarmMember> {
-        todo!()
-    }
-    pub fn is_raised(&self, alarm: pb::AlarmType) -> bool {
-        todo!()
-    }
 }
 
 /// Everything the state machine keeps.
 #[derive(Clone, Debug)]
 pub struct State {
+    /// The keys and their history.
     pub store: Store,
+    /// The leases.
     pub lessor: Arc<Lessor>,
+    /// The members.
     pub members: Arc<Members>,
+    /// The alarms.
     pub alarms: Arc<Alarms>,
+    /// Who is told of changes.
     pub hub: Hub,
 }
 
-/// Applies committed entries, one after another, through quota, auth and mvcc. One thread calls it.
+/// The state cannot be read or written any more: the member must stop.
+#[derive(Clone, Debug, Error)]
+#[error("applying entry {index} failed: {source}")]
+pub struct ApplyFatal {
+    /// The entry; nothing of it is in the backend file.
+    pub index: u64,
+    /// What happened.
+    #[source]
+    pub source: MvccError,
+}
+
+/// Why a layer has no outcome.
+#[derive(Debug)]
+enum Failure {
+    /// The command is refused: an outcome like any other.
+    Refused(ApiError),
+    /// The state machine cannot go on.
+    Fatal(MvccError),
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Failure {
+        Failure::Refused(error)
+    }
+}
+
+impl From<MvccError> for Failure {
+    fn from(error: MvccError) -> Failure {
+        match error {
+            MvccError::Compacted { .. } => Failure::Refused(ApiError::Compacted),
+            MvccError::Future { .. } => Failure::Refused(ApiError::FutureRevision),
+            fatal => Failure::Fatal(fatal),
+        }
+    }
+}
+
+impl From<LeaseError> for Failure {
+    fn from(error: LeaseError) -> Failure {
+        Failure::Refused(match error {
+            LeaseError::NotFound => ApiError::LeaseNotFound,
+            LeaseError::Exists => ApiError::LeaseExists,
+            LeaseError::TtlTooLarge => ApiError::LeaseTtlTooLarge,
+            LeaseError::NotPrimary => ApiError::NotLeader,
+        })
+    }
+}
+
+/// Applies committed entries, one after another. One thread calls it.
 #[derive(Debug)]
 pub struct Applier {
-    _p: (),
+    store: Store,
+    alarms: Arc<Alarms>,
+    quota: QuotaLayer,
+    observer: Observer,
+    position: LogPosition,
 }
+
 impl Applier {
+    /// An applier that goes on after what the backend file holds.
     pub fn new(state: State, config: &Config, metrics: &Metrics) -> Applier {
-        todo!()
+        let position = state.store.durable_position();
+        let auth = AuthLayer::new(MvccLayer::new(state.clone(), metrics));
+        Applier {
+            quota: QuotaLayer::new(auth, &state, config.quota_backend_bytes, metrics),
+            observer: Observer::new(config.warning_apply_duration, metrics),
+            store: state.store,
+            alarms: state.alarms,
+            position,
+        }
     }
+
     /// The last entry whose effects the state holds.
     pub fn position(&self) -> LogPosition {
-        todo!()
+        self.position
     }
-    /// Applies one entry's commands in order, all of them into one entry of the file; one outcome per command.
-    /// Entries at or below `position()` are skipped (no outcomes). Never fails: a refused command is an outcome.
-    pub fn apply(&mut self, position: LogPosition, commands: &[InternalRaftRequest]) -> Vec<Result<Applied, ApiError>> {
-        todo!()
+
+    /// Applies one entry's commands in order, all of them into one entry of the file; one outcome a command. Entries at
+    /// or below [`Applier::position`] are skipped: no outcomes. A refused command is an outcome, not an error.
+    pub fn apply(
+        &mut self,
+        position: LogPosition,
+        commands: &[InternalRaftRequest],
+    ) -> Result<Vec<Result<Applied, ApiError>>, ApplyFatal> {
+        if position.index <= self.position.index {
+            return Ok(Vec::new());
+        }
+        self.quota.begin_entry();
+        let mut outcomes = Vec::with_capacity(commands.len());
+        for command in commands {
+            let timer = self.observer.begin(command);
+            let outcome = match self.apply_command(command) {
+                Ok(applied) => Ok(applied),
+                Err(Failure::Refused(error)) => Err(error),
+                Err(Failure::Fatal(source)) => return Err(ApplyFatal { index: position.index, source }),
+            };
+            self.observer.end(timer, outcome.is_ok());
+            outcomes.push(outcome);
+        }
+        self.store.end_entry(position);
+        self.position = position;
+        Ok(outcomes)
     }
+
+    fn apply_command(&mut self, command: &InternalRaftRequest) -> Result<Applied, Failure> {
+        let request = command.request.as_ref().ok_or_else(|| unsupported("an empty command"))?;
+        if self.alarms.is_raised(pb::AlarmType::Corrupt) && !matches!(request, Request::Alarm(_)) {
+            return Err(ApiError::Corrupt.into());
+        }
+        self.quota.apply(request)
+    }
+}
+
+/// A command this version does not execute.
+fn unsupported(what: &str) -> Failure {
+    Failure::Refused(ApiError::Unimplemented(format!("{what} cannot be applied")))
+}
+
+/// A header as apply makes them.
+fn header(revision: i64) -> Option<pb::ResponseHeader> {
+    Some(pb::ResponseHeader { revision, ..Default::default() })
 }

@@ -1,55 +1,64 @@
 //! A single-file copy-on-write B+tree in bbolt's file format, read through a memory map.
 //!
-//! SKELETON: the signatures below are the contract other rooms build against.
+//! One writer, any number of readers. A commit never touches the pages of the one before: readers keep their view
+//! without waiting for anybody, and a crash leaves the last durable commit. Real bbolt opens our files and we its.
+//! Bytes on disk are not trusted: damage is a [`BoltError`], never a panic. After a failed write or sync nothing more
+//! is written until the file is opened anew.
+//!
+//! From bottom to top: `map` (the file as memory), `page` and `meta` (the format), `freelist`, `read` and `cursor`
+//! (looking), `node`, `spill` and `write` (changing), `commit` and `open` (the file), `walk` and `check` (doubting).
+//! This room knows nothing of revisions, leases or any other meaning of keys.
+
+mod check;
+mod commit;
+mod cursor;
+mod error;
+mod freelist;
+mod map;
+mod meta;
+mod node;
+mod open;
+mod page;
+mod read;
+mod spill;
+#[cfg(test)]
+mod tests;
+mod walk;
+mod write;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use thiserror::Error;
+use parking_lot::Mutex;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, File};
 
-/// What can go wrong with the file.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum BoltError {
-    /// The operating system refused a call.
-    #[error("{path}: {action} failed: {source}")]
-    Io {
-        path: PathBuf,
-        action: &'static str,
-        #[source]
-        source: std::io::Error,
-    },
-    /// Another process has the file open.
-    #[error("{path} is in use by another process")]
-    Locked { path: PathBuf },
-    /// Neither meta page can be believed.
-    #[error("{path}: both meta pages are damaged")]
-    BothMetasBad { path: PathBuf },
-    /// A page holds what it cannot hold.
-    #[error("{path}: page {page}: {what}")]
-    DamagedPage { path: PathBuf, page: u64, what: String },
-    /// An earlier write or sync failed: the file's state is unknown until it is opened anew.
-    #[error("{path}: an earlier write failed; reopen the file")]
-    Poisoned { path: PathBuf },
-}
+use freelist::Freelist;
+use map::Map;
+use meta::{Meta, NO_FREELIST};
+use page::{Pages, Run};
+
+pub use cursor::{Cursor, Pair};
+pub use error::BoltError;
+pub use read::{Bucket, ReadTx};
+pub use write::WriteTx;
+
+/// Longest key, in bytes. bbolt's limit.
+pub const KEY_BYTES_MAX: usize = 32_768;
+/// Longest value, in bytes. bbolt's limit.
+pub const VALUE_BYTES_MAX: usize = (1 << 31) - 2;
 
 /// How to open a file.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Address space reserved for the map: the largest size the file can ever have, in bytes.
+    /// Address space reserved for the map: the largest size the file can ever have, in bytes. A file that is larger
+    /// already can be opened, but grows no further.
     pub map_bytes_max: u64,
-}
-
-/// An open file. Cheap to clone; all clones are the same file.
-#[derive(Clone, Debug)]
-pub struct Db {
-    _private: Arc<()>,
 }
 
 /// What a commit did.
@@ -57,137 +66,123 @@ pub struct Db {
 pub struct CommitStats {
     /// Bytes written.
     pub bytes_written: u64,
+    /// Time spent merging nodes that became too small.
+    pub rebalance: Duration,
     /// Time spent making node changes into pages.
     pub spill: Duration,
     /// Time spent in writes and syncs.
     pub write: Duration,
 }
 
-impl Db {
-    /// Opens the file, or creates it durably if it is not there.
-    pub fn open(_disk: Arc<dyn Disk>, _path: &Path, _options: &Options) -> Result<Db, BoltError> {
-        todo!()
+/// An open file. Cheap to clone; all clones are the same file.
+#[derive(Clone)]
+pub struct Db {
+    inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db").field("path", &self.inner.path).finish_non_exhaustive()
     }
+}
+
+/// What all handles and transactions of a file share.
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    file: Box<dyn File>,
+    map: Map,
+    map_bytes_max: u64,
+    /// Held for a few instructions only, never across I/O.
+    view: Mutex<View>,
+    /// Held by the write transaction for as long as it lives. Taken before `view`.
+    writer: Mutex<Writer>,
+}
+
+/// What readers see of the file.
+#[derive(Debug)]
+struct View {
+    meta: Meta,
+    file_bytes: u64,
+    /// Free pages as of `meta`, those waiting for readers included.
+    free_pages: u64,
+    /// How many read transactions are open at each commit.
+    readers: BTreeMap<u64, u64>,
+}
+
+/// What only the writer sees.
+#[derive(Debug)]
+struct Writer {
+    freelist: Freelist,
+    /// The file's length. May be ahead of the view's while a commit is at work.
+    file_bytes: u64,
+    /// Where the freelist is in the file, if it is.
+    freelist_run: Option<Run>,
+    /// A write or sync failed.
+    poisoned: bool,
+}
+
+impl Inner {
+    fn pages(&self, meta: &Meta) -> Pages<'_> {
+        Pages { map: &self.map, path: &self.path, page_bytes: meta.page_bytes, high_water: meta.high_water }
+    }
+
+    /// Shows a durable commit to the readers to come.
+    fn publish(&self, meta: Meta, file_bytes: u64, free_pages: u64) {
+        let mut view = self.view.lock();
+        view.meta = meta;
+        view.file_bytes = file_bytes;
+        view.free_pages = free_pages;
+    }
+}
+
+impl Db {
+    /// Opens the file, or creates it durably if it is not there. Its directory must exist.
+    ///
+    /// After a [`Db::close`] opening takes time in proportion to the free pages; otherwise to all pages of the file.
+    pub fn open(disk: Arc<dyn Disk>, path: &Path, options: &Options) -> Result<Db, BoltError> {
+        open::open(&*disk, path, options)
+    }
+
     /// A read transaction at the last commit. Never blocks on a writer's I/O.
     pub fn read(&self) -> Result<ReadTx, BoltError> {
-        todo!()
+        Ok(ReadTx::open(Arc::clone(&self.inner)))
     }
+
     /// The write transaction; waits for the one before it to end.
     pub fn write(&self) -> Result<WriteTx<'_>, BoltError> {
-        todo!()
+        WriteTx::begin(self)
     }
+
+    /// Puts the freelist into the file, so that the next start need not search for it. The file itself is closed when
+    /// the last handle and the last read transaction are gone; a commit by another handle undoes this call.
+    pub fn close(self) -> Result<(), BoltError> {
+        let tx = self.write()?;
+        if self.inner.view.lock().meta.freelist == NO_FREELIST {
+            tx.commit_with(true)?;
+        }
+        Ok(())
+    }
+
     /// Size of the file in bytes as of the last commit.
     pub fn size_bytes(&self) -> u64 {
-        todo!()
+        self.inner.view.lock().file_bytes
     }
-    /// `size_bytes` less the free pages, as of the last commit.
+
+    /// Bytes of the pages in use as of the last commit: all pages ever used, less the free ones.
     pub fn size_in_use_bytes(&self) -> u64 {
-        todo!()
+        let view = self.inner.view.lock();
+        view.meta.high_water.saturating_sub(view.free_pages) * u64::from(view.meta.page_bytes)
     }
+
     /// How many read transactions are open.
     pub fn open_reads(&self) -> u64 {
-        todo!()
+        self.inner.view.lock().readers.values().sum()
     }
-}
 
-/// A consistent view of the file at one commit. Pins its pages until dropped. `Send + Sync`, owns what it needs
-/// (keeps the map alive): may outlive the `Db` handle and move between threads.
-pub struct ReadTx {
-    _private: Arc<()>,
-}
-
-impl fmt::Debug for ReadTx {
-    fn fmt(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        todo!()
-    }
-}
-
-impl ReadTx {
-    /// The commit this view sees.
-    pub fn txid(&self) -> u64 {
-        todo!()
-    }
-    /// A top-level bucket, if there is one by this name.
-    pub fn bucket(&self, _name: &[u8]) -> Result<Option<Bucket<'_>>, BoltError> {
-        todo!()
-    }
-}
-
-/// A bucket seen by a read transaction; slices it returns live as long as the transaction is borrowed.
-pub struct Bucket<'tx> {
-    _tx: &'tx ReadTx,
-}
-
-impl<'tx> Bucket<'tx> {
-    /// The value of a key.
-    pub fn get(&self, _key: &[u8]) -> Result<Option<&'tx [u8]>, BoltError> {
-        todo!()
-    }
-    /// A cursor before the first key.
-    pub fn cursor(&self) -> Cursor<'tx> {
-        todo!()
-    }
-}
-
-/// Walks a bucket in key order.
-pub struct Cursor<'tx> {
-    _tx: &'tx ReadTx,
-}
-
-/// A key and its value.
-pub type Pair<'tx> = (&'tx [u8], &'tx [u8]);
-
-impl<'tx> Cursor<'tx> {
-    /// To the first key.
-    pub fn first(&mut self) -> Result<Option<Pair<'tx>>, BoltError> {
-        todo!()
-    }
-    /// To the last key.
-    pub fn last(&mut self) -> Result<Option<Pair<'tx>>, BoltError> {
-        todo!()
-    }
-    /// To the first key at or after `key`.
-    pub fn seek(&mut self, _key: &[u8]) -> Result<Option<Pair<'tx>>, BoltError> {
-        todo!()
-    }
-    /// To the next key.
-    pub fn next(&mut self) -> Result<Option<Pair<'tx>>, BoltError> {
-        todo!()
-    }
-    /// To the key before.
-    pub fn prev(&mut self) -> Result<Option<Pair<'tx>>, BoltError> {
-        todo!()
-    }
-}
-
-/// The one write transaction. Dropped without a commit it leaves no trace.
-pub struct WriteTx<'db> {
-    _db: &'db Db,
-}
-
-impl WriteTx<'_> {
-    /// Creates a top-level bucket if there is none by this name.
-    pub fn create_bucket_if_missing(&mut self, _name: &[u8]) -> Result<(), BoltError> {
-        todo!()
-    }
-    /// Fill of the bucket's pages on splitting, 0.1 to 1.0; etcd uses 0.9 for the bucket that only grows at its end.
-    pub fn set_fill_percent(&mut self, _bucket: &[u8], _fill: f64) -> Result<(), BoltError> {
-        todo!()
-    }
-    /// The value of a key, with this transaction's own changes.
-    pub fn get(&self, _bucket: &[u8], _key: &[u8]) -> Result<Option<Vec<u8>>, BoltError> {
-        todo!()
-    }
-    /// Sets a key.
-    pub fn put(&mut self, _bucket: &[u8], _key: &[u8], _value: &[u8]) -> Result<(), BoltError> {
-        todo!()
-    }
-    /// Removes a key; absent is fine.
-    pub fn delete(&mut self, _bucket: &[u8], _key: &[u8]) -> Result<(), BoltError> {
-        todo!()
-    }
-    /// Makes the changes durable and visible: data pages, fdatasync, meta page, fdatasync.
-    pub fn commit(self) -> Result<CommitStats, BoltError> {
-        todo!()
+    /// Looks at every page of the last commit; returns what is wrong, at most a hundred findings. Waits for the write
+    /// transaction and keeps others from beginning; takes time in proportion to the file.
+    pub fn check(&self) -> Result<Vec<BoltError>, BoltError> {
+        check::check(self)
     }
 }

@@ -1,17 +1,45 @@
 //! The write-ahead log: framed, checksummed records in preallocated segments, made durable in batches.
 //!
-//! SKELETON: the signatures below are the contract other rooms build against.
+//! Promises: a batch whose callback got `Ok` is on disk, with all batches before it; callbacks come in order; what is
+//! queued while a sync runs shares the next one; a failed write or sync is never repeated and ends the log. Opening
+//! finds every acknowledged record or says where the log is damaged; it cuts off only what a crash left half written.
+//! It must never know what entries mean, who proposed them, or which were committed.
+//!
+//! `record`: bytes of a record. `segment`: files. `reader` and `tail`: reading back. `queue`, `writer` and
+//! `keeper`: the thread that writes, and the one that prepares and removes files. `position`: where the log stands.
+
+mod keeper;
+mod position;
+mod queue;
+mod reader;
+mod record;
+mod segment;
+mod tail;
+#[cfg(test)]
+mod tests;
+mod writer;
 
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    thread::JoinHandle,
 };
 
 use bytes::Bytes;
 use prometheus::Histogram;
 use thiserror::Error;
 
-use crate::disk::Disk;
+use self::{
+    keeper::Keeper,
+    position::Position,
+    queue::{Batch, Queue},
+    reader::{LastSegment, Replay, replay},
+    record::Encoder,
+    segment::{Head, io_error},
+    tail::used_bytes,
+    writer::{Segment, Writer},
+};
+use crate::disk::{Disk, File, OpenMode};
 
 /// What can go wrong with the log.
 #[derive(Clone, Debug, Error)]
@@ -20,17 +48,33 @@ pub enum WalError {
     /// The operating system refused a call.
     #[error("{path}: {action} failed: {source}")]
     Io {
+        /// The file or directory.
         path: PathBuf,
+        /// What was to be done.
         action: &'static str,
+        /// Why it was not.
         #[source]
         source: Arc<std::io::Error>,
     },
     /// Another process has the log open.
     #[error("{path} is in use by another process")]
-    Locked { path: PathBuf },
-    /// A record that is not at the torn tail does not check.
-    #[error("{path}: damaged at offset {offset}: {what}")]
-    Damaged { path: PathBuf, offset: u64, what: String },
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// A record that is not at the torn tail does not check, or segments are missing.
+    #[error(
+        "{path}: damaged at offset {offset}: {what}; nothing was changed; restore this member from a snapshot, or \
+         remove it from the cluster and add it again so that its peers send it their state"
+    )]
+    Damaged {
+        /// The segment.
+        path: PathBuf,
+        /// Where the record begins, in bytes.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
     /// An earlier write or sync failed: nothing more is taken.
     #[error("the log stopped after an earlier failure: {0}")]
     Stopped(String),
@@ -45,6 +89,12 @@ pub struct Options {
     pub queue_bytes_max: usize,
     /// How many segments to keep that hold only released entries (etcd's `--max-wals`).
     pub released_segments_kept: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { segment_bytes: 64_000_000, queue_bytes_max: 64 << 20, released_segments_kept: 5 }
+    }
 }
 
 /// Where the log reports its timing (seconds).
@@ -74,14 +124,24 @@ pub struct Entry {
 /// Something to write, in order.
 #[derive(Clone, Debug)]
 pub enum Record {
-    /// An entry; one with the index of an earlier one replaces it and all after it.
+    /// An entry; one with the index of an earlier one replaces it and all after it. One that would leave a hole stops
+    /// the log.
     Entry(Entry),
     /// The vote and what else must survive a restart; the newest counts. Opaque.
     State(Bytes),
     /// All entries above this index are void.
-    Truncate { last_index: u64 },
-    /// Entries up to this position are safe elsewhere and are not needed again.
-    Released { index: u64, term: u64 },
+    Truncate {
+        /// The last one that is not.
+        last_index: u64,
+    },
+    /// Entries up to this position are safe elsewhere and are not needed again. It only moves forward, an earlier one
+    /// has no effect; if it is beyond the last entry (a snapshot was installed), the log goes on after it.
+    Released {
+        /// Index of the last entry that is not needed.
+        index: u64,
+        /// Its term.
+        term: u64,
+    },
 }
 
 /// What was found in the log when it was opened.
@@ -93,7 +153,7 @@ pub struct Recovered {
     pub state: Option<Bytes>,
     /// The newest released position.
     pub released: Option<(u64, u64)>,
-    /// The entries from `from_index` on, in order, without holes.
+    /// The entries from `from_index` on, in order, without holes. Released ones are not among them.
     pub entries: Vec<Entry>,
     /// Set if the tail was torn: what was cut off, for the member's log.
     pub repaired: Option<TornTail>,
@@ -110,39 +170,156 @@ pub struct TornTail {
     pub backup: PathBuf,
 }
 
-/// Called once, from the log's thread, when the batch is durable or never will be.
+/// Called once, from the log's thread, when the batch is durable or never will be. It must be quick, must not wait for
+/// the log, and must not panic.
 pub type Done = Box<dyn FnOnce(Result<(), WalError>) + Send>;
 
 /// The open log. Owns a thread that writes and syncs; dropping it (or `close`) ends the thread after the queue is drained.
-#[derive(Debug)]
 pub struct Wal {
-    _private: (),
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<Result<(), WalError>>>,
+    /// Held until the thread has ended: fields are dropped after `Drop::drop`.
+    _lock: Box<dyn File>,
+}
+
+impl std::fmt::Debug for Wal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wal").finish_non_exhaustive()
+    }
 }
 
 impl Wal {
     /// Whether there is a log in this directory.
-    pub fn exists(_disk: &dyn Disk, _dir: &Path) -> Result<bool, WalError> {
-        todo!()
+    pub fn exists(disk: &dyn Disk, dir: &Path) -> Result<bool, WalError> {
+        if !disk.exists(dir).map_err(io_error(dir, "looking for the directory"))? {
+            return Ok(false);
+        }
+        Ok(!segment::list(disk, dir)?.is_empty())
     }
+
     /// Opens the log, or creates it with `metadata` if there is none. Reads only the segments that hold entries from
     /// `from_index` on.
+    ///
+    /// On return all that was recovered is durable, even what an earlier run wrote but did not live to sync.
     pub fn open(
-        _disk: Arc<dyn Disk>,
-        _dir: &Path,
-        _metadata: &[u8],
-        _from_index: u64,
-        _options: Options,
-        _metrics: WalMetrics,
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        metadata: &[u8],
+        from_index: u64,
+        options: Options,
+        metrics: WalMetrics,
     ) -> Result<(Wal, Recovered), WalError> {
-        todo!()
+        segment::create_dir(disk.as_ref(), dir)?;
+        let lock = lock(disk.as_ref(), dir)?;
+        let mut segments = segment::list(disk.as_ref(), dir)?;
+        if segments.is_empty() {
+            let metadata = Bytes::copy_from_slice(metadata);
+            let head = Head { metadata, state: None, position: Position::default() };
+            segment::create_log(disk.as_ref(), dir, &head, options.segment_bytes)?;
+            segments = segment::list(disk.as_ref(), dir)?;
+        }
+        let Replay { head, entries, crc, last } = replay(disk.as_ref(), dir, &segments, from_index)?;
+        segment::remove_temporary(disk.as_ref(), dir)?;
+        let (segment, repaired) = resume(disk.as_ref(), dir, &last, options.segment_bytes)?;
+
+        let recovered = Recovered {
+            metadata: head.metadata.clone(),
+            state: head.state.clone(),
+            released: head.position.released,
+            entries: entries.into(),
+            repaired,
+        };
+        let queue = Arc::new(Queue::new(options.queue_bytes_max));
+        let keeper = Keeper::start(disk.clone(), dir, options.segment_bytes, queue.clone())?;
+        let encoder = Encoder::new(crc);
+        let writer = Writer {
+            disk,
+            dir: dir.to_owned(),
+            options,
+            metrics,
+            queue: queue.clone(),
+            keeper,
+            segments: segments.into(),
+            segment,
+            encoder,
+            head,
+        };
+        let thread = std::thread::Builder::new()
+            .name("wal".into())
+            .spawn(|| writer.run())
+            .map_err(io_error(dir, "starting a thread of the log"))?;
+        Ok((Wal { queue, thread: Some(thread), _lock: lock }, recovered))
     }
+
     /// Queues records. Returns at once (unless the queue is full); `done` is called when they, and all before them, are durable.
     /// Everything queued while a sync runs goes out with one write and one sync. Callbacks are called in order.
-    pub fn append(&self, _records: Vec<Record>, _done: Done) {
-        todo!()
+    pub fn append(&self, records: Vec<Record>, done: Done) {
+        self.queue.push(Batch { records, done });
     }
-    /// Drains the queue and stops the thread.
-    pub fn close(self) -> Result<(), WalError> {
-        todo!()
+
+    /// Drains the queue and stops the thread. The error is what stopped the log, if anything did.
+    pub fn close(mut self) -> Result<(), WalError> {
+        self.finish()
     }
+
+    fn finish(&mut self) -> Result<(), WalError> {
+        self.queue.close();
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(_)) => Err(WalError::Stopped("the log's thread panicked".into())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Wal {
+    fn drop(&mut self) {
+        // Whoever wants to know how it ended calls `close`; each batch has had its answer.
+        let _ = self.finish();
+    }
+}
+
+fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn File>, WalError> {
+    let path = dir.join("lock");
+    let file = disk.open(&path, OpenMode::CreateOrTruncate).map_err(io_error(&path, "opening the lock file"))?;
+    match file.try_lock_exclusive().map_err(io_error(&path, "locking"))? {
+        true => Ok(file),
+        false => Err(WalError::Locked { path }),
+    }
+}
+
+/// Makes the last segment ready to be written on: valid records, then zeros up to its full size, all of it durable.
+fn resume(
+    disk: &dyn Disk,
+    dir: &Path,
+    last: &LastSegment,
+    segment_bytes: u64,
+) -> Result<(Segment, Option<TornTail>), WalError> {
+    let path = last.name.path(dir);
+    let offset = last.valid_bytes as u64;
+    let file = disk.open(&path, OpenMode::ReadWrite).map_err(io_error(&path, "opening a segment"))?;
+    let mut length = last.bytes.len() as u64;
+    let mut repaired = None;
+    if last.torn {
+        let backup = last.name.backup_path(dir);
+        keep_copy(disk, dir, &backup, &last.bytes[..used_bytes(&last.bytes)])?;
+        // Cutting and reserving anew, not overwriting: nothing of the torn record can be read back later.
+        file.set_len(offset).map_err(io_error(&path, "cutting off a torn record"))?;
+        length = offset;
+        repaired = Some(TornTail { path: path.clone(), offset, backup });
+    }
+    // The earlier run may have ended because a sync failed; then the kernel shows these bytes but does not owe them to
+    // the disk any more. Written again, they are part of the sync below.
+    file.write_all_at(&last.bytes[..last.valid_bytes], 0).map_err(io_error(&path, "writing"))?;
+    segment::reserve(file.as_ref(), &path, length, segment_bytes)?;
+    file.sync_all().map_err(io_error(&path, "syncing"))?;
+    disk.sync_dir(dir).map_err(io_error(dir, "syncing the directory"))?;
+    Ok((Segment { name: last.name, path, file, offset }, repaired))
+}
+
+fn keep_copy(disk: &dyn Disk, dir: &Path, path: &Path, bytes: &[u8]) -> Result<(), WalError> {
+    let file = disk.open(path, OpenMode::CreateOrTruncate).map_err(io_error(path, "copying a torn segment"))?;
+    file.write_all_at(bytes, 0).map_err(io_error(path, "copying a torn segment"))?;
+    file.sync_all().map_err(io_error(path, "syncing the copy of a torn segment"))?;
+    disk.sync_dir(dir).map_err(io_error(dir, "syncing the directory"))
 }

@@ -1,15 +1,47 @@
-//! Watch hub. SKELETON: the signatures below are the contract; the watch room replaces this file.
-#![allow(missing_docs, unused, clippy::all)]
+//! The watch hub: from change sets to what each client's stream delivers, in order and complete.
+//!
+//! `apply` appends change sets to an inbox and goes on. One thread owns all matching state: it finds the watchers, makes
+//! each event once and queues it, shared, to the streams. A stream holds a bounded number of bytes; a watcher that does
+//! not fit becomes a cursor into the store's history and is fed from there, in turns, when its stream drains. Being
+//! synced means having been given everything up to the revision the thread has distributed; only the thread moves either.
+//!
+//! Promises, per watch: ordered, unique, complete, a revision never torn apart; canceled, never silent, where history is
+//! compacted away. Headers of a stream never go back. Locks: a stream's queue, then the inbox; nothing under the inbox.
+//! Must never know: how events look on a wire, who applies, permissions.
+
+mod cursors;
+mod delivery;
+mod engine;
+mod events;
+mod history;
+mod inbox;
+mod intervals;
+mod matcher;
+mod progress;
+mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::{
-    sync::{Arc, OnceLock},
-    task::{Context, Poll},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use thiserror::Error;
 
+pub use self::stream::WatchStream;
+use self::{
+    engine::Engine,
+    history::History,
+    inbox::{Command, INBOX_BYTES_MAX, Inbox},
+    stream::Stream,
+};
 use crate::{
     clock::Clock,
     metrics::Metrics,
@@ -17,37 +49,52 @@ use crate::{
     proto::mvccpb,
 };
 
+/// Limits and times of the hub.
 #[derive(Clone, Debug)]
 pub struct HubOptions {
-    /// Undelivered bytes one stream may hold before its watchers turn into cursors.
+    /// Undelivered bytes one stream may hold before its watchers turn into cursors. Keys and values as stored, with a
+    /// fixed overhead for each event; what the transport keeps in `Event::encoded` comes on top.
     pub stream_bytes_max: usize,
     /// How often a quiet watcher that asked for it is told where it stands (10 min).
     pub progress_interval: Duration,
-    /// Revisions and bytes one catch-up step reads.
+    /// Revisions one step distributes or reads for those that catch up.
     pub catch_up_revisions_max: usize,
+    /// Bytes one step distributes or reads for those that catch up; at most a quarter of `stream_bytes_max` takes effect,
+    /// so that what a step brings fits into a stream that has made room.
     pub catch_up_bytes_max: usize,
 }
 
+/// What a watch asks for.
 #[derive(Clone, Debug)]
 pub struct WatchSpec {
+    /// The keys.
     pub range: KeyRange,
     /// 0 = from now on.
     pub start_revision: i64,
+    /// Whether it wants to be told where it stands while it is quiet.
     pub progress_notify: bool,
+    /// Leaves puts out.
     pub no_put: bool,
+    /// Leaves deletes out.
     pub no_delete: bool,
+    /// Adds what each change replaced.
     pub prev_kv: bool,
+    /// Allows the transport to split deliveries.
     pub fragment: bool,
     /// 0 = the hub chooses (counting from 0).
     pub watch_id: i64,
 }
 
+/// Why a watch was not registered. The texts are etcd's, which clients get as cancel reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CreateError {
+    /// The range holds no key.
     #[error("mvcc: watcher range is empty")]
     EmptyRange,
+    /// The stream has a watch of that id.
     #[error("mvcc: duplicate watch ID provided on the WatchStream")]
     DuplicateId,
+    /// The start revision is negative.
     #[error("etcdserver: mvcc: required revision has been compacted")]
     NegativeRevision,
 }
@@ -56,84 +103,161 @@ pub enum CreateError {
 /// wire form so that it is made once (this room does not know what is in it).
 #[derive(Debug)]
 pub struct Event {
+    /// The change.
     pub record: Arc<Record>,
     /// Filled for watchers that asked for it and where there is one that is not compacted.
     pub previous: Option<mvccpb::KeyValue>,
+    /// The transport's.
     pub encoded: OnceLock<Bytes>,
 }
 
 /// What a stream delivers, in order.
 #[derive(Clone, Debug)]
 pub enum Delivery {
+    /// The watch exists.
     Created {
+        /// The id in force.
         watch_id: i64,
+        /// The header's: the store's revision.
         revision: i64,
     },
-    /// All events of one or more whole revisions. `revision` is the header's. `fragment`: the watcher allows splitting.
+    /// All events of one or more whole revisions.
     Events {
+        /// Whose.
         watch_id: i64,
+        /// The header's: at least that of the newest event.
         revision: i64,
+        /// In revision order, and within a revision in order of change.
         events: Arc<[Arc<Event>]>,
+        /// The watcher allows splitting.
         fragment: bool,
     },
-    /// Everything up to `revision` has been delivered. watch_id -1: asked for, holds for all watchers of the stream.
+    /// Everything up to `revision` has been delivered.
     Progress {
+        /// Whose; -1: asked for, holds for all watchers of the stream.
         watch_id: i64,
+        /// Later events have higher revisions.
         revision: i64,
     },
-    /// `compact_revision` is 0 unless the watcher fell behind a compaction. An answered cancel request has neither that nor a reason.
+    /// The watch has ended. An answered cancel request has neither `compact_revision` nor a reason.
     Canceled {
+        /// Whose.
         watch_id: i64,
+        /// The header's.
         revision: i64,
+        /// 0 unless the watcher fell behind a compaction; then its revision.
         compact_revision: i64,
+        /// Why history could not be read; else empty.
         reason: String,
     },
 }
 
-/// The hub. Cheap to clone. Owns a thread that matches, distributes and catches up.
+/// The hub. Cheap to clone. Owns a thread that matches, distributes and catches up; it ends with the last clone or by `close`.
 #[derive(Clone, Debug)]
 pub struct Hub {
-    _p: Arc<()>,
+    owner: Arc<Owner>,
+}
+
+/// What streams and the thread share with the hub.
+#[derive(Debug)]
+struct Shared {
+    inbox: Inbox,
+    history: History,
+    options: HubOptions,
+    metrics: Metrics,
+    serial_next: AtomicU64,
+}
+
+impl Shared {
+    fn new(history: History, options: HubOptions, metrics: &Metrics, inbox_bytes_max: usize) -> Shared {
+        Shared {
+            inbox: Inbox::new(inbox_bytes_max),
+            history,
+            options,
+            metrics: metrics.clone(),
+            serial_next: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes one step handles.
+    fn step_bytes_max(&self) -> usize {
+        self.options.catch_up_bytes_max.min(self.options.stream_bytes_max / 4)
+    }
+
+    /// A number no other stream or watcher of this hub has.
+    fn serial(&self) -> u64 {
+        self.serial_next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn open_stream(self: &Arc<Self>) -> WatchStream {
+        let pending_events = self.metrics.pending_events_total.clone();
+        let stream = Arc::new(Stream::new(self.serial(), self.options.stream_bytes_max, pending_events));
+        if !self.inbox.push_command(Command::Open(stream.clone())) {
+            stream.end();
+        }
+        WatchStream::new(stream, self.clone())
+    }
+}
+
+/// Stops the thread when the last handle goes.
+#[derive(Debug)]
+struct Owner {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Owner {
+    fn close(&self) {
+        self.shared.inbox.close();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread
+            && thread.thread().id() != thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!("the watch thread had panicked");
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.close();
+    }
 }
 
 impl Hub {
+    /// Starts at the store's revision: change sets up to it are history.
     pub fn start(store: Store, options: HubOptions, clock: Arc<dyn Clock>, metrics: &Metrics) -> Hub {
-        todo!()
+        Hub::spawn(Shared::new(History::of(store), options, metrics, INBOX_BYTES_MAX), clock)
     }
+
+    fn spawn(shared: Shared, clock: Arc<dyn Clock>) -> Hub {
+        let shared = Arc::new(shared);
+        let mut engine = Engine::new(shared.clone(), clock);
+        let thread = thread::Builder::new()
+            .name("watch".into())
+            .spawn(move || engine.run())
+            .expect("a member whose system gives it no thread at start cannot run");
+        Hub { owner: Arc::new(Owner { shared, thread: Mutex::new(Some(thread)) }) }
+    }
+
     /// Hands over a change set, in revision order. Called by the apply loop; returns at once and never waits for a watcher.
     pub fn notify(&self, changes: ChangeSet) {
-        todo!()
+        self.owner.shared.inbox.push_changes(changes);
     }
+
+    /// A stream without watches.
     pub fn open_stream(&self) -> WatchStream {
-        todo!()
+        self.owner.shared.open_stream()
     }
-    /// Ends every stream (their next delivery is None) and stops the thread.
+
+    /// Makes the thread look at the clock now (it does so by itself when the system's clock says that something is due).
+    pub fn poke(&self) {
+        self.owner.shared.inbox.poke();
+    }
+
+    /// Ends every stream (their next delivery is None, after what is queued) and stops the thread.
     pub fn close(&self) {
-        todo!()
-    }
-}
-
-/// One client's stream of watches. Dropping it cancels them all.
-#[derive(Debug)]
-pub struct WatchStream {
-    _p: (),
-}
-
-impl WatchStream {
-    /// Registers a watch; its Created delivery comes through the stream before any of its events. The id in force.
-    pub fn create(&self, spec: WatchSpec) -> Result<i64, CreateError> {
-        todo!()
-    }
-    /// Cancels a watch; the Canceled delivery comes through the stream. `false`: no such watch, nothing will come.
-    pub fn cancel(&self, watch_id: i64) -> bool {
-        todo!()
-    }
-    /// Asks for a Progress delivery with id -1, in stream order: as soon as everything up to its revision is delivered to all watchers here.
-    pub fn request_progress(&self) {
-        todo!()
-    }
-    /// The next delivery; `None` once the hub is closed. One task polls.
-    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
-        todo!()
+        self.owner.close();
     }
 }

@@ -1,0 +1,217 @@
+//! Packs the requests that wait into log entries: whatever is there goes into one entry, few entries are in flight.
+//!
+//! Every request is answered exactly once: with its outcome, with a refusal that means it was not proposed, or with an
+//! error that says its outcome is unknown. A client that goes away before its request is proposed takes it with it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use openraft::{async_runtime::watch::WatchReceiver, errors::ClientWriteError, impls::OneshotResponder};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    RaftHandle,
+    types::{Batch, TypeConfig, Waiter},
+};
+use crate::{apply::Applied, error::ApiError, metrics::Metrics, proto::revgatepb::InternalRaftRequest};
+
+/// Most requests one entry carries.
+const BATCH_REQUESTS_MAX: usize = 1024;
+/// Most bytes of requests one entry carries, unless the first alone is larger.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Entries proposed and not yet applied. Two keep the disk busy while the next batch gathers; more only make batches smaller.
+const ENTRIES_IN_FLIGHT_MAX: usize = 2;
+/// Requests that may wait to be packed.
+const QUEUE_REQUESTS_MAX: usize = 65_536;
+/// Bytes of requests that may wait to be packed.
+const QUEUE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Longest time between two tries to propose while there is no leader that takes it.
+const RETRY_INTERVAL_MAX: Duration = Duration::from_millis(10);
+
+/// A request on its way into an entry.
+struct Request {
+    command: InternalRaftRequest,
+    bytes: usize,
+    waiter: Waiter,
+    deadline: Instant,
+}
+
+/// Where requests are handed in. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct ProposalQueue {
+    sender: mpsc::Sender<Request>,
+    waiting_bytes: Arc<AtomicUsize>,
+    request_timeout: Duration,
+    metrics: Metrics,
+}
+
+/// What `ProposalQueue` hands to, before it runs.
+pub(super) struct Proposer {
+    queue: mpsc::Receiver<Request>,
+    waiting_bytes: Arc<AtomicUsize>,
+    /// Taken from the queue, but too large for the last batch.
+    carried: Option<Request>,
+    metrics: Metrics,
+}
+
+/// The two ends of a queue.
+pub(super) fn proposal_queue(request_timeout: Duration, metrics: &Metrics) -> (ProposalQueue, Proposer) {
+    let (sender, queue) = mpsc::channel(QUEUE_REQUESTS_MAX);
+    let waiting_bytes = Arc::new(AtomicUsize::new(0));
+    let handle =
+        ProposalQueue { sender, waiting_bytes: Arc::clone(&waiting_bytes), request_timeout, metrics: metrics.clone() };
+    (handle, Proposer { queue, waiting_bytes, carried: None, metrics: metrics.clone() })
+}
+
+/// Counts a request as pending while it lives.
+struct Pending<'a>(&'a Metrics);
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.0.proposals_pending.dec();
+    }
+}
+
+impl ProposalQueue {
+    /// Hands in a request and waits for its outcome. `bytes` is its encoded size.
+    pub(super) async fn propose(&self, command: InternalRaftRequest, bytes: usize) -> Result<Applied, ApiError> {
+        let outcome = self.enqueue(command, bytes)?;
+        self.metrics.proposals_pending.inc();
+        let _pending = Pending(&self.metrics);
+        // Dropped unanswered: the member stopped with the request's outcome unknown.
+        outcome.await.unwrap_or(Err(ApiError::Stopped))
+    }
+
+    fn enqueue(
+        &self,
+        command: InternalRaftRequest,
+        bytes: usize,
+    ) -> Result<oneshot::Receiver<Result<Applied, ApiError>>, ApiError> {
+        let (waiter, outcome) = oneshot::channel();
+        let deadline = Instant::now() + self.request_timeout;
+        let waiting = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let refusal = if self.sender.is_closed() {
+            Some(ApiError::Stopped)
+        } else if waiting > QUEUE_BYTES_MAX {
+            Some(ApiError::TooManyRequests)
+        } else {
+            match self.sender.try_send(Request { command, bytes, waiter, deadline }) {
+                Ok(()) => None,
+                Err(mpsc::error::TrySendError::Full(_)) => Some(ApiError::TooManyRequests),
+                Err(mpsc::error::TrySendError::Closed(_)) => Some(ApiError::Stopped),
+            }
+        };
+        match refusal {
+            None => Ok(outcome),
+            Some(error) => {
+                self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Proposer {
+    /// Proposes until every [`ProposalQueue`] is gone or the task is dropped; what waits then is dropped unanswered.
+    pub(super) async fn run(mut self, raft: RaftHandle) {
+        let failed = self.metrics.proposals_failed.clone();
+        let mut in_flight = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                // Finished entries first: they make room.
+                biased;
+                Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
+                first = next_request(&mut self.carried, &mut self.queue), if in_flight.len() < ENTRIES_IN_FLIGHT_MAX => {
+                    let Some(first) = first else { return };
+                    if let Some((batch, deadline)) = self.pack(first) {
+                        in_flight.push(propose(&raft, batch, deadline, &failed));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes all that waits, up to the limits, into one batch. `None` if nobody waits for any of it any more.
+    fn pack(&mut self, first: Request) -> Option<(Batch, Instant)> {
+        let deadline = first.deadline;
+        let mut bytes = 0;
+        let mut commands = Vec::new();
+        let mut waiters = Vec::new();
+        let mut next = Some(first);
+        while let Some(request) = next {
+            if bytes > 0 && bytes + request.bytes > BATCH_BYTES_MAX {
+                self.carried = Some(request);
+                break;
+            }
+            self.waiting_bytes.fetch_sub(request.bytes, Ordering::Relaxed);
+            if !request.waiter.is_closed() {
+                bytes += request.bytes;
+                commands.push(request.command);
+                waiters.push(request.waiter);
+            }
+            next = if commands.len() < BATCH_REQUESTS_MAX { self.queue.try_recv().ok() } else { None };
+        }
+        if commands.is_empty() {
+            return None;
+        }
+        self.metrics.proposal_batch_requests.observe(commands.len() as f64);
+        Some((Batch::new(commands, waiters), deadline))
+    }
+}
+
+async fn next_request(carried: &mut Option<Request>, queue: &mut mpsc::Receiver<Request>) -> Option<Request> {
+    match carried.take() {
+        Some(request) => Some(request),
+        None => queue.recv().await,
+    }
+}
+
+/// Proposes one batch and waits until it is applied here. Only a proposal that certainly is in no log is tried again.
+async fn propose(raft: &RaftHandle, batch: Batch, deadline: Instant, failed: &prometheus::IntCounter) {
+    let Err(error) = try_until(raft, &batch, deadline).await else { return };
+    failed.inc_by(batch.commands().len() as u64);
+    batch.fail(&error);
+}
+
+async fn try_until(raft: &RaftHandle, batch: &Batch, deadline: Instant) -> Result<(), ApiError> {
+    loop {
+        let (responder, answer) = OneshotResponder::<TypeConfig, _>::new_pair();
+        raft.client_write_ff(batch.clone(), Some(responder)).await.map_err(|_| ApiError::Stopped)?;
+        match timeout_at(deadline, answer).await {
+            Ok(Ok(Ok(_applied))) => return Ok(()),
+            // Never appended. A leader that has just been elected refuses until a quorum has answered it.
+            Ok(Ok(Err(ClientWriteError::ForwardToLeader(forward)))) => {
+                let refusal = match forward.leader_id {
+                    Some(_) => ApiError::LeaderChanged,
+                    None => ApiError::NoLeader,
+                };
+                wait_for_change(raft, deadline).await.map_err(|()| refusal)?;
+            }
+            // It was in this member's log; whether another leader commits it nobody here knows.
+            Ok(Ok(Err(_))) => return Err(ApiError::LeaderChanged),
+            Ok(Err(_)) => return Err(ApiError::Stopped),
+            Err(_) => return Err(ApiError::Timeout),
+        }
+    }
+}
+
+/// Waits until the library's view of the cluster changes, for a bounded time; an error once the deadline has passed.
+pub(super) async fn wait_for_change(raft: &RaftHandle, deadline: Instant) -> Result<(), ()> {
+    let now = Instant::now();
+    if now >= deadline {
+        return Err(());
+    }
+    let mut changes = raft.metrics();
+    // Some conditions (a lease) end without a change: the bound is what ends the wait then.
+    let _either = timeout_at(deadline.min(now + RETRY_INTERVAL_MAX), changes.changed()).await;
+    Ok(())
+}

@@ -1,0 +1,439 @@
+//! The backend thread: takes what was applied into the file, whole log entries at a time, and deletes what was
+//! compacted. It is the only writer of the file.
+//!
+//! A failed write or sync is final: nobody knows what the file holds, so nothing is retried, every later call fails
+//! and the member is told to stop. The one exception is a full disk or file, which the tree reports before it changes
+//! anything: what was applied stays in memory (and in the log), and is tried again at the next interval.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::{
+    BucketWrite, Callback, LogPosition, MvccError, Record, buckets,
+    compaction::{Job, Step},
+    key_value::{encode_key_value, encode_tombstone},
+    state::Shared,
+};
+use crate::bolt;
+
+/// Fill of the pages of bucket `key`, which only grows at its end; etcd's figure.
+const KEY_BUCKET_FILL: f64 = 0.9;
+/// What a write to another bucket is counted as beside its strings, in bytes.
+const BUCKET_WRITE_OVERHEAD_BYTES: u64 = 64;
+
+/// What the apply loop and the backend thread share.
+#[derive(Default)]
+pub(super) struct Backend {
+    pending: Mutex<Pending>,
+    wake: Condvar,
+    failed: std::sync::atomic::AtomicBool,
+}
+
+#[derive(Default)]
+struct Pending {
+    /// The entry in progress.
+    open: Batch,
+    /// Whole entries that are to be written.
+    sealed: Batch,
+    flushes: Vec<Callback>,
+    durable: LogPosition,
+    stop: Option<Stop>,
+    failure: Option<MvccError>,
+}
+
+impl Pending {
+    /// Why nothing more is taken, if so.
+    fn refusal(&self) -> Option<MvccError> {
+        self.failure.clone().or(self.stop.map(|_| MvccError::Closed))
+    }
+}
+
+/// How the thread is to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// After what is pending has been written.
+    Written,
+    /// At once.
+    Abandoned,
+}
+
+/// Changes that are to be written together. Those of keys are in the ring.
+#[derive(Default)]
+struct Batch {
+    writes: Vec<BucketWrite>,
+    jobs: Vec<Job>,
+    ops: usize,
+    bytes: u64,
+    /// The last entry in the batch; set once it is sealed.
+    position: Option<LogPosition>,
+    through_revision: i64,
+    /// When its first entry was sealed.
+    since: Option<Instant>,
+}
+
+impl Batch {
+    /// Adds a later batch.
+    fn append(&mut self, later: Batch) {
+        self.writes.extend(later.writes);
+        self.jobs.extend(later.jobs);
+        self.ops += later.ops;
+        self.bytes += later.bytes;
+        if later.position.is_some() {
+            self.position = later.position;
+            self.through_revision = later.through_revision;
+        }
+        self.since = self.since.or(later.since);
+    }
+
+    /// Whether it should be written without waiting for the interval.
+    fn is_urgent(&self, ops_max: usize) -> bool {
+        self.position.is_some() && (self.ops >= ops_max || !self.jobs.is_empty())
+    }
+}
+
+impl Backend {
+    pub(super) fn new(durable: LogPosition) -> Backend {
+        let pending = Pending { durable, ..Pending::default() };
+        Backend { pending: Mutex::new(pending), ..Backend::default() }
+    }
+
+    /// An error once the thread has given up.
+    pub(super) fn check_usable(&self) -> Result<(), MvccError> {
+        if !self.failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(self.pending.lock().failure.clone().unwrap_or(MvccError::Closed))
+    }
+
+    pub(super) fn note_changes(&self, shared: &Shared, count: usize, bytes: u64) {
+        shared.add_unwritten(bytes);
+        let mut pending = self.pending.lock();
+        pending.open.ops += count;
+        pending.open.bytes += bytes;
+    }
+
+    pub(super) fn stage(&self, shared: &Shared, writes: Vec<BucketWrite>, job: Option<Job>) {
+        let cost = |write: &BucketWrite| {
+            let value = write.value.as_ref().map_or(0, |value| value.len());
+            (write.key.len() + value) as u64 + BUCKET_WRITE_OVERHEAD_BYTES
+        };
+        let bytes = writes.iter().map(cost).sum();
+        shared.add_unwritten(bytes);
+        let mut pending = self.pending.lock();
+        pending.open.ops += writes.len();
+        pending.open.bytes += bytes;
+        pending.open.writes.extend(writes);
+        let Some(mut job) = job else { return };
+        if let Some(error) = pending.refusal() {
+            drop(pending);
+            if let Some(done) = job.take_callback() {
+                done(Err(error));
+            }
+            return;
+        }
+        pending.open.jobs.push(job);
+    }
+
+    /// Ends the entry in progress.
+    pub(super) fn seal(&self, position: LogPosition, through_revision: i64, ops_max: usize) {
+        let mut pending = self.pending.lock();
+        let was_waiting = pending.sealed.position.is_some();
+        let was_urgent = pending.sealed.is_urgent(ops_max);
+        let mut entry = std::mem::take(&mut pending.open);
+        entry.position = Some(position);
+        entry.through_revision = through_revision;
+        entry.since = (!was_waiting).then(Instant::now);
+        pending.sealed.append(entry);
+        // The thread sleeps until the interval is over; it need only be told that there is one, or that it is cut short.
+        if !was_waiting || pending.sealed.is_urgent(ops_max) != was_urgent {
+            drop(pending);
+            self.wake.notify_all();
+        }
+    }
+
+    pub(super) fn flush(&self, done: Callback) {
+        let mut pending = self.pending.lock();
+        if let Some(error) = pending.refusal() {
+            drop(pending);
+            return done(Err(error));
+        }
+        pending.flushes.push(done);
+        drop(pending);
+        self.wake.notify_all();
+    }
+
+    pub(super) fn durable(&self) -> LogPosition {
+        self.pending.lock().durable
+    }
+
+    pub(super) fn stop(&self, stop: Stop) {
+        self.pending.lock().stop.get_or_insert(stop);
+        self.wake.notify_all();
+    }
+}
+
+impl Shared {
+    fn add_unwritten(&self, bytes: u64) {
+        let total = self.unwritten_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.metrics.unwritten_bytes.set(total as i64);
+    }
+
+    fn remove_unwritten(&self, bytes: u64) {
+        let total = self.unwritten_bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
+        self.metrics.unwritten_bytes.set(total as i64);
+    }
+
+    /// Puts the file's figures into the metrics.
+    pub(super) fn publish_file_metrics(&self, db: &bolt::Db) {
+        self.metrics.db_total_size.set(db.size_bytes() as i64);
+        self.metrics.db_total_size_in_use.set(db.size_in_use_bytes() as i64);
+        self.metrics.db_open_read_transactions.set(db.open_reads() as i64);
+    }
+}
+
+/// The thread's own state.
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    db: bolt::Db,
+    /// Taken from the sealed entries and not written yet.
+    batch: Batch,
+    flushes: Vec<Callback>,
+    /// Set while the disk is full: why, and when to try again.
+    postponed: Option<(MvccError, Instant)>,
+    compactions: VecDeque<Job>,
+    step_at: Instant,
+    encoded: Vec<u8>,
+}
+
+enum Work {
+    Commit,
+    Compact,
+    Stop(Stop),
+}
+
+impl Worker {
+    /// `unfinished` is the compaction the file says was begun and not finished.
+    pub(super) fn new(shared: Arc<Shared>, db: bolt::Db, unfinished: Option<Job>) -> Worker {
+        Worker {
+            shared,
+            db,
+            batch: Batch::default(),
+            flushes: Vec::new(),
+            postponed: None,
+            compactions: unfinished.into_iter().collect(),
+            step_at: Instant::now(),
+            encoded: Vec::new(),
+        }
+    }
+
+    /// Runs until it is stopped or something fails.
+    pub(super) fn run(mut self) -> Result<(), MvccError> {
+        let outcome = self.work_until_stopped();
+        match &outcome {
+            Ok(()) => self.refuse_callbacks(&MvccError::Closed),
+            Err(error) => self.fail(error.clone()),
+        }
+        outcome
+    }
+
+    fn work_until_stopped(&mut self) -> Result<(), MvccError> {
+        loop {
+            match self.wait_for_work() {
+                Work::Commit => self.commit()?,
+                Work::Compact => self.compact()?,
+                Work::Stop(Stop::Abandoned) => return Ok(()),
+                Work::Stop(Stop::Written) => {
+                    self.commit()?;
+                    return self.postponed.take().map_or(Ok(()), |(error, _)| Err(error));
+                }
+            }
+        }
+    }
+
+    fn wait_for_work(&self) -> Work {
+        let options = &self.shared.options;
+        let backend = &self.shared.backend;
+        let mut pending = backend.pending.lock();
+        loop {
+            if let Some(stop) = pending.stop {
+                return Work::Stop(stop);
+            }
+            let now = Instant::now();
+            let commit_at = if let Some((_, retry_at)) = self.postponed {
+                Some(retry_at)
+            } else if !pending.flushes.is_empty() || pending.sealed.is_urgent(options.commit_ops_max) {
+                Some(now)
+            } else {
+                pending.sealed.since.map(|since| since + options.commit_interval)
+            };
+            let step_at = (!self.compactions.is_empty()).then_some(self.step_at);
+            if commit_at.is_some_and(|at| at <= now) {
+                return Work::Commit;
+            }
+            if step_at.is_some_and(|at| at <= now) {
+                return Work::Compact;
+            }
+            match commit_at.into_iter().chain(step_at).min() {
+                Some(at) => _ = backend.wake.wait_until(&mut pending, at),
+                None => backend.wake.wait(&mut pending),
+            }
+        }
+    }
+
+    /// Writes all sealed entries in one transaction of the file.
+    fn commit(&mut self) -> Result<(), MvccError> {
+        {
+            let mut pending = self.shared.backend.pending.lock();
+            self.batch.append(std::mem::take(&mut pending.sealed));
+            self.flushes.append(&mut pending.flushes);
+        }
+        let Some(position) = self.batch.position else {
+            self.answer_flushes();
+            return Ok(());
+        };
+        let started = Instant::now();
+        let through = self.batch.through_revision;
+        let flushed = self.shared.flushed_revision.load(Ordering::Acquire);
+        match self.write_batch(position, flushed, through) {
+            Ok(stats) => self.observe_commit(started, stats),
+            Err(error) if is_disk_full(&error) => {
+                self.postpone(error);
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.postponed = None;
+        self.shared.flushed_revision.store(through, Ordering::Release);
+        // One commit late: see the ring.
+        let dropped = self.shared.state.write().ring.drop_through(flushed);
+        drop(dropped);
+        let batch = std::mem::take(&mut self.batch);
+        self.shared.remove_unwritten(batch.bytes);
+        self.shared.backend.pending.lock().durable = position;
+        if self.compactions.is_empty() {
+            self.step_at = Instant::now();
+        }
+        self.compactions.extend(batch.jobs);
+        self.answer_flushes();
+        Ok(())
+    }
+
+    fn write_batch(
+        &mut self,
+        position: LogPosition,
+        flushed: i64,
+        through: i64,
+    ) -> Result<bolt::CommitStats, bolt::BoltError> {
+        let records: Vec<Arc<Record>> = {
+            let state = self.shared.state.read();
+            let newer = state.ring.starting_at(flushed + 1);
+            newer.take_while(|record| record.revision.main <= through).map(Arc::clone).collect()
+        };
+        let mut tx = self.db.write()?;
+        tx.set_fill_percent(buckets::KEY, KEY_BUCKET_FILL)?;
+        for record in &records {
+            self.encoded.clear();
+            if record.tombstone {
+                encode_tombstone(&record.kv.key, &mut self.encoded);
+                tx.put(buckets::KEY, &record.revision.encode_tombstone(), &self.encoded)?;
+            } else {
+                encode_key_value(&record.kv, &mut self.encoded);
+                tx.put(buckets::KEY, &record.revision.encode(), &self.encoded)?;
+            }
+        }
+        for write in &self.batch.writes {
+            match &write.value {
+                Some(value) => tx.put(write.bucket, &write.key, value)?,
+                None => tx.delete(write.bucket, &write.key)?,
+            }
+        }
+        tx.put(buckets::META, buckets::CONSISTENT_INDEX, &position.index.to_be_bytes())?;
+        tx.put(buckets::META, buckets::TERM, &position.term.to_be_bytes())?;
+        tx.commit()
+    }
+
+    fn observe_commit(&self, started: Instant, stats: bolt::CommitStats) {
+        let metrics = &self.shared.metrics;
+        metrics.backend_commit_duration.observe(started.elapsed().as_secs_f64());
+        metrics.backend_commit_spill_duration.observe(stats.spill.as_secs_f64());
+        metrics.backend_commit_write_duration.observe(stats.write.as_secs_f64());
+        self.shared.publish_file_metrics(&self.db);
+    }
+
+    /// One bounded step of the compaction that is first in line.
+    fn compact(&mut self) -> Result<(), MvccError> {
+        let Some(job) = self.compactions.front_mut() else { return Ok(()) };
+        let pause = match job.step(&self.shared, &self.db) {
+            Ok(Step::Again) => Duration::ZERO,
+            Ok(Step::Pause) => self.shared.options.compaction_sleep,
+            Ok(Step::Finished) => {
+                let position = self.shared.backend.durable();
+                if let Some(done) = self.compactions.pop_front().and_then(|mut job| job.take_callback()) {
+                    done(Ok(position));
+                }
+                Duration::ZERO
+            }
+            Err(MvccError::Bolt(error)) if is_disk_full(&error) => {
+                tracing::warn!(%error, "the disk is full: compaction goes on when there is room");
+                self.shared.options.commit_interval
+            }
+            Err(error) => return Err(error),
+        };
+        self.step_at = Instant::now() + pause;
+        Ok(())
+    }
+
+    fn postpone(&mut self, error: bolt::BoltError) {
+        if self.postponed.is_none() {
+            tracing::error!(%error, "no room for the backend file: what was applied stays in memory and in the log");
+        }
+        self.postponed = Some((error.into(), Instant::now() + self.shared.options.commit_interval));
+    }
+
+    fn answer_flushes(&mut self) {
+        let position = self.shared.backend.durable();
+        for done in self.flushes.drain(..) {
+            done(Ok(position));
+        }
+    }
+
+    /// Nothing works from here on.
+    fn fail(&mut self, error: MvccError) {
+        tracing::error!(%error, "the backend file cannot be written any more");
+        self.shared.backend.pending.lock().failure = Some(error.clone());
+        self.shared.backend.failed.store(true, Ordering::Release);
+        self.refuse_callbacks(&error);
+        if let Some(callback) = &*self.shared.on_fatal.lock() {
+            callback(error);
+        }
+    }
+
+    fn refuse_callbacks(&mut self, error: &MvccError) {
+        let mut pending = self.shared.backend.pending.lock();
+        // From here on flushes are refused at once.
+        pending.stop.get_or_insert(Stop::Abandoned);
+        self.flushes.append(&mut pending.flushes);
+        self.compactions.extend(std::mem::take(&mut self.batch.jobs));
+        self.compactions.extend(std::mem::take(&mut pending.sealed.jobs));
+        self.compactions.extend(std::mem::take(&mut pending.open.jobs));
+        drop(pending);
+        let waiting = self.compactions.drain(..).filter_map(|mut job| job.take_callback());
+        for done in self.flushes.drain(..).chain(waiting) {
+            done(Err(error.clone()));
+        }
+    }
+}
+
+/// Whether the file is as it was and can be written once there is room.
+fn is_disk_full(error: &bolt::BoltError) -> bool {
+    match error {
+        bolt::BoltError::Io { source, .. } => source.kind() == std::io::ErrorKind::StorageFull,
+        bolt::BoltError::Full { .. } => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,87 @@
+//! The revisions of one key.
+
+use super::Entry;
+use crate::mvcc::Revision;
+
+/// What the index holds of a key: its newest revision inline, the older ones, if any are kept, on the heap.
+///
+/// The common key has one revision and costs these 40 bytes. A put after a tombstone opens a new generation: its
+/// version is 1 again, and its creation its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KeyIndex {
+    newest: Entry,
+    older: Option<Box<Older>>,
+}
+
+/// Ascending by revision, all below the newest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Older(Vec<Entry>);
+
+impl KeyIndex {
+    pub(super) fn new(first: Entry) -> Self {
+        KeyIndex { newest: first, older: None }
+    }
+
+    /// Adds a revision above all others.
+    pub(super) fn push(&mut self, entry: Entry) {
+        debug_assert!(entry.revision > self.newest.revision, "revisions of a key only grow");
+        self.older.get_or_insert_with(|| Box::new(Older(Vec::with_capacity(1)))).0.push(self.newest);
+        self.newest = entry;
+    }
+
+    /// The state at main revision `at`; `None` if the key did not exist then.
+    pub(super) fn at(&self, at: i64) -> Option<Entry> {
+        let entry = if self.newest.revision.main <= at {
+            self.newest
+        } else {
+            let older = self.older();
+            older[..older.partition_point(|entry| entry.revision.main <= at)].last().copied()?
+        };
+        (!entry.is_tombstone()).then_some(entry)
+    }
+
+    /// Whether this very revision is still kept.
+    pub(super) fn contains(&self, revision: Revision) -> bool {
+        self.newest.revision == revision || self.older().binary_search_by_key(&revision, |entry| entry.revision).is_ok()
+    }
+
+    /// Forgets what no read at `revision` or above needs; `false` if nothing is left of the key.
+    ///
+    /// Everything above `revision` stays, everything at it stays (so that the changes of `revision` can still be told
+    /// whole), and if there is nothing at it, the newest below stays unless it is a tombstone.
+    pub(super) fn compact(&mut self, revision: i64) -> bool {
+        if self.newest.revision.main < revision {
+            self.older = None;
+            return !self.newest.is_tombstone();
+        }
+        let older = self.older();
+        let below = older.partition_point(|entry| entry.revision.main < revision);
+        let is_changed_at =
+            self.newest.revision.main == revision || older.get(below).is_some_and(|e| e.revision.main == revision);
+        let first_kept = match older[..below].last() {
+            Some(last) if !is_changed_at && !last.is_tombstone() => below - 1,
+            _ => below,
+        };
+        self.forget(first_kept);
+        true
+    }
+
+    fn forget(&mut self, count: usize) {
+        let Some(older) = self.older.as_mut().filter(|_| count > 0) else { return };
+        older.0.drain(..count);
+        if older.0.is_empty() {
+            self.older = None;
+        } else {
+            older.0.shrink_to_fit();
+        }
+    }
+
+    fn older(&self) -> &[Entry] {
+        self.older.as_ref().map_or(&[], |older| &older.0)
+    }
+
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        self.older().iter().copied().chain([self.newest]).collect()
+    }
+}

@@ -1,0 +1,192 @@
+//! Opening: the file's buckets are there, its marks are read, and the key index is built from bucket `key`.
+//!
+//! The scan is split by revisions over threads that decode and sort; the index is then built in one go. Every record
+//! is decoded, so a damaged one is found here and named, not when it is read.
+
+use std::{num::NonZero, ops::Range, thread};
+
+use bytes::Bytes;
+
+use super::{
+    KeyValueRef, LogPosition, MvccError, Revision, buckets,
+    index::{Entry, Index},
+    state::Values,
+};
+use crate::bolt;
+
+/// Revisions below which one thread is enough.
+const REVISIONS_PER_THREAD_MIN: i64 = 20_000;
+/// Most threads a scan is split over.
+const THREADS_MAX: usize = 8;
+/// The form of the file: etcd's name for what 3.6 writes.
+const STORAGE_VERSION: &[u8] = b"3.6.0";
+
+/// What was found in the file.
+#[derive(Debug)]
+pub struct Restored {
+    /// The last log entry the file contains.
+    pub position: LogPosition,
+    /// Live keys that hang on a lease: (lease id, key).
+    pub lease_attachments: Vec<(i64, Bytes)>,
+}
+
+/// The store's state as the file has it.
+pub(super) struct Contents {
+    pub(super) restored: Restored,
+    pub(super) index: Index,
+    pub(super) current_revision: i64,
+    /// -1 if nothing was ever compacted.
+    pub(super) compact_revision: i64,
+    /// A compaction that was begun and not finished.
+    pub(super) unfinished_compaction: Option<i64>,
+}
+
+/// Creates what buckets are missing; a file that had none is marked with the version of its form.
+pub(super) fn prepare(db: &bolt::Db) -> Result<(), MvccError> {
+    let tx = db.read()?;
+    let is_new = tx.bucket(buckets::KEY)?.is_none();
+    let mut is_complete = true;
+    for name in buckets::ALL {
+        is_complete &= tx.bucket(name)?.is_some();
+    }
+    drop(tx);
+    if is_complete {
+        return Ok(());
+    }
+    let mut tx = db.write()?;
+    for name in buckets::ALL {
+        tx.create_bucket_if_missing(name)?;
+    }
+    if is_new {
+        tx.put(buckets::META, buckets::STORAGE_VERSION, STORAGE_VERSION)?;
+    }
+    tx.commit()?;
+    Ok(())
+}
+
+/// Reads the file whole.
+pub(super) fn read(db: &bolt::Db) -> Result<Contents, MvccError> {
+    let tx = db.read()?;
+    let finished = mark(&tx, buckets::FINISHED_COMPACTION)?;
+    let scheduled = mark(&tx, buckets::SCHEDULED_COMPACTION)?;
+    let index = number(&tx, buckets::CONSISTENT_INDEX)?;
+    let position = LogPosition { term: number(&tx, buckets::TERM)?, index };
+    let entries = scan(&tx)?;
+    let last = entries.iter().map(|stored| stored.entry.revision.main).max();
+    let lease_attachments = attachments(&entries);
+    let compact_revision = finished.max(scheduled).unwrap_or(-1);
+    Ok(Contents {
+        restored: Restored { position, lease_attachments },
+        current_revision: last.unwrap_or(1).max(compact_revision).max(1),
+        compact_revision,
+        unfinished_compaction: scheduled.filter(|scheduled| Some(*scheduled) > finished),
+        index: Index::from_sorted(entries.into_iter().map(|stored| (stored.key, stored.entry))),
+    })
+}
+
+fn meta<'tx>(tx: &'tx bolt::ReadTx, name: &[u8]) -> Result<Option<&'tx [u8]>, MvccError> {
+    match tx.bucket(buckets::META)? {
+        Some(bucket) => Ok(bucket.get(name)?),
+        None => Ok(None),
+    }
+}
+
+fn mark(tx: &bolt::ReadTx, name: &[u8]) -> Result<Option<i64>, MvccError> {
+    let Some(stored) = meta(tx, name)? else { return Ok(None) };
+    match Revision::decode(stored) {
+        Some((revision, false)) => Ok(Some(revision.main)),
+        _ => Err(damaged_mark(name)),
+    }
+}
+
+fn number(tx: &bolt::ReadTx, name: &[u8]) -> Result<u64, MvccError> {
+    let Some(stored) = meta(tx, name)? else { return Ok(0) };
+    stored.try_into().map(u64::from_be_bytes).map_err(|_| damaged_mark(name))
+}
+
+fn damaged_mark(name: &[u8]) -> MvccError {
+    let what = format!("{} in bucket meta has the wrong form", String::from_utf8_lossy(name));
+    MvccError::damaged(Revision::default(), what)
+}
+
+/// One stored revision of a key, without its value.
+struct Stored {
+    key: Box<[u8]>,
+    entry: Entry,
+    lease: i64,
+}
+
+/// All stored revisions, ascending by key, then by revision.
+fn scan(tx: &bolt::ReadTx) -> Result<Vec<Stored>, MvccError> {
+    let mut cursor = Values::of(tx)?.cursor();
+    let Some((first, _)) = cursor.first()? else { return Ok(Vec::new()) };
+    let (first, _) = Revision::decode(first).ok_or_else(|| MvccError::misnamed(first))?;
+    let Some((last, _)) = cursor.last()? else { return Ok(Vec::new()) };
+    let (last, _) = Revision::decode(last).ok_or_else(|| MvccError::misnamed(last))?;
+    let mut parts = split(first.main..last.main.saturating_add(1)).into_iter();
+    let own = parts.next().unwrap_or_default();
+    let runs = thread::scope(|scope| {
+        let others: Vec<_> = parts.map(|part| scope.spawn(move || scan_part(tx, part))).collect();
+        let mut runs = vec![scan_part(tx, own)];
+        for other in others {
+            runs.push(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        runs
+    });
+    let mut runs = runs.into_iter();
+    let mut all = runs.next().unwrap_or_else(|| Ok(Vec::new()))?;
+    for run in runs {
+        all.append(&mut run?);
+    }
+    // The runs are sorted: the sort finds that and merges them.
+    all.sort_by(in_index_order);
+    Ok(all)
+}
+
+fn in_index_order(a: &Stored, b: &Stored) -> std::cmp::Ordering {
+    a.key.cmp(&b.key).then(a.entry.revision.cmp(&b.entry.revision))
+}
+
+/// Splits a range of main revisions so that it pays to give each part to a thread.
+fn split(range: Range<i64>) -> Vec<Range<i64>> {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX) as i64;
+    let parts = ((range.end - range.start) / REVISIONS_PER_THREAD_MIN).clamp(1, threads);
+    let step = (range.end - range.start) / parts;
+    let start = |part| if part == parts { range.end } else { range.start + part * step };
+    (0..parts).map(|part| start(part)..start(part + 1)).collect()
+}
+
+fn scan_part(tx: &bolt::ReadTx, part: Range<i64>) -> Result<Vec<Stored>, MvccError> {
+    let mut run = Vec::new();
+    let mut cursor = Values::of(tx)?.cursor();
+    let mut pair = cursor.seek(&Revision { main: part.start, sub: 0 }.encode())?;
+    while let Some((name, encoded)) = pair {
+        let (revision, tombstone) = Revision::decode(name).ok_or_else(|| MvccError::misnamed(name))?;
+        if revision.main >= part.end {
+            break;
+        }
+        run.push(decode(revision, tombstone, encoded)?);
+        pair = cursor.next()?;
+    }
+    run.sort_by(in_index_order);
+    Ok(run)
+}
+
+fn decode(revision: Revision, tombstone: bool, encoded: &[u8]) -> Result<Stored, MvccError> {
+    let kv = KeyValueRef::decode_at(revision, encoded)?;
+    if tombstone {
+        return Ok(Stored { key: kv.key.into(), entry: Entry::tombstone(revision), lease: 0 });
+    }
+    if kv.mod_revision != revision.main || kv.version < 1 || kv.create_revision < 1 {
+        return Err(MvccError::damaged(revision, "its revisions or its version cannot be"));
+    }
+    let entry = Entry { revision, created: kv.create_revision, version: kv.version };
+    Ok(Stored { key: kv.key.into(), entry, lease: kv.lease })
+}
+
+/// The lease of each key whose newest revision has one.
+fn attachments(entries: &[Stored]) -> Vec<(i64, Bytes)> {
+    let leased = entries.iter().enumerate().filter(|(_, stored)| stored.lease != 0);
+    let newest = leased.filter(|(at, stored)| entries.get(at + 1).is_none_or(|next| next.key != stored.key));
+    newest.map(|(_, stored)| (stored.lease, Bytes::copy_from_slice(&stored.key))).collect()
+}

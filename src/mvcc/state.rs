@@ -1,0 +1,257 @@
+//! What all handles, cursors and threads of one store share, and how a reader gets a consistent view of it.
+//!
+//! The apply loop is the only writer; readers are any threads. A reader pins the file, then looks at index and ring
+//! under a short read lock, then reads values without one. What makes this sound: the file is known to hold every
+//! revision up to `flushed_revision` as it was *before* pinning, and the ring every revision above `dropped_through`;
+//! as long as the second is not above the first, each revision the index names is in one of them. Two commits between
+//! pinning and looking can break that; then the file is pinned again under the lock, where no commit can interfere.
+//! Deletions by a compaction do not: they are committed only after readers below it are refused and the index has
+//! forgotten what is deleted, and a view of the file from before simply holds more.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, AtomicU64, Ordering},
+};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::{
+    KeyValueRef, MvccError, Record, Revision, StoreOptions,
+    backend::Backend,
+    buckets,
+    index::{Entry, Index},
+    ring::Ring,
+};
+use crate::{bolt, metrics::Metrics, proto::mvccpb};
+
+/// Most keys a walk looks at while it holds the lock.
+pub(super) const LOCKED_WALK_KEYS_MAX: usize = 4_096;
+/// Most values that are read from one view of the file.
+pub(super) const VIEW_VALUES_MAX: usize = 1_000;
+
+/// What the one lock guards.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) index: Index,
+    pub(super) ring: Ring,
+    pub(super) current_revision: i64,
+    pub(super) compact_revision: i64,
+}
+
+impl State {
+    /// Whether a read at a revision can be answered.
+    pub(super) fn check_readable(&self, revision: i64) -> Result<(), MvccError> {
+        if revision > self.current_revision {
+            return Err(MvccError::Future { requested: revision, current: self.current_revision });
+        }
+        if revision < self.compact_revision {
+            return Err(MvccError::Compacted { requested: revision, compacted: self.compact_revision });
+        }
+        Ok(())
+    }
+
+    /// The revision a request means, if it can be read.
+    pub(super) fn readable(&self, requested: i64) -> Result<i64, MvccError> {
+        if requested <= 0 {
+            return Ok(self.current_revision);
+        }
+        self.check_readable(requested).map(|()| requested)
+    }
+
+    /// Where a change is to be found.
+    pub(super) fn locate(&self, revision: Revision) -> Source {
+        self.ring.get(revision).map_or(Source::File(revision), |record| Source::Memory(Arc::clone(record)))
+    }
+}
+
+/// Where a change is.
+#[derive(Debug)]
+pub(super) enum Source {
+    Memory(Arc<Record>),
+    File(Revision),
+}
+
+/// Called if the store cannot go on.
+pub(super) type FatalCallback = Box<dyn Fn(MvccError) + Send + Sync>;
+
+pub(super) struct Shared {
+    pub(super) state: RwLock<State>,
+    /// The file holds every change up to this main revision. Raised after each commit, before the ring lets go.
+    pub(super) flushed_revision: AtomicI64,
+    /// `None` once the store is closed.
+    pub(super) db: RwLock<Option<bolt::Db>>,
+    pub(super) backend: Backend,
+    /// Held by the write transaction.
+    pub(super) writer: Mutex<()>,
+    pub(super) unwritten_bytes: AtomicU64,
+    pub(super) on_fatal: Mutex<Option<FatalCallback>>,
+    pub(super) options: StoreOptions,
+    pub(super) metrics: Metrics,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("flushed_revision", &self.flushed_revision).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// The file, unless the store is closed.
+    pub(super) fn db(&self) -> Result<bolt::Db, MvccError> {
+        self.db.read().clone().ok_or(MvccError::Closed)
+    }
+
+    /// Pins the file.
+    pub(super) fn pin(&self) -> Result<bolt::ReadTx, MvccError> {
+        self.backend.check_usable()?;
+        Ok(self.db.read().as_ref().ok_or(MvccError::Closed)?.read()?)
+    }
+
+    /// Pins the file and looks at the state, so that every change `look` locates is where it says.
+    pub(super) fn view<T>(
+        &self,
+        look: impl FnOnce(&State) -> Result<T, MvccError>,
+    ) -> Result<(bolt::ReadTx, T), MvccError> {
+        let held_through = self.flushed_revision.load(Ordering::Acquire);
+        let mut tx = self.pin()?;
+        let state = self.state.read();
+        if state.ring.dropped_through() > held_through {
+            tx = self.pin()?;
+        }
+        let seen = look(&state)?;
+        Ok((tx, seen))
+    }
+
+    /// Hands the key's state at a revision (0: the current one) to `visit`; `None` if there was no such key.
+    ///
+    /// What is in memory costs no view of the file.
+    pub(super) fn read_key<T>(
+        &self,
+        key: &[u8],
+        revision: i64,
+        visit: impl FnOnce(Pair<'_>) -> T,
+    ) -> Result<Option<T>, MvccError> {
+        self.backend.check_usable()?;
+        let look = |state: &State| -> Result<Option<Source>, MvccError> {
+            let at = state.readable(revision)?;
+            Ok(state.index.get(key, at).map(|entry| state.locate(entry.revision)))
+        };
+        let source = look(&self.state.read())?;
+        if let Some(Source::File(revision)) = source {
+            let tx = self.pin()?;
+            if let Some(kv) = Values::of(&tx)?.get(revision)? {
+                return Ok(Some(visit(Pair::Borrowed(kv))));
+            }
+            // A compaction may have deleted it since the look: look again with the file pinned first.
+            let (tx, source) = self.view(look)?;
+            return source.map(|source| Values::visit(&tx, &source, visit)).transpose();
+        }
+        Ok(match source {
+            Some(Source::Memory(record)) => Some(visit(Pair::Shared(&record.kv))),
+            _ => None,
+        })
+    }
+
+    /// A copy of the key's state at a revision (0: the current one).
+    pub(super) fn get(&self, key: &[u8], revision: i64) -> Result<Option<mvccpb::KeyValue>, MvccError> {
+        self.read_key(key, revision, |pair| match pair {
+            Pair::Shared(kv) => kv.clone(),
+            Pair::Borrowed(kv) => kv.to_owned(),
+        })
+    }
+
+    /// Visits the values of index entries, all readable at `at`, in the order given. The first error ends it.
+    pub(super) fn visit_values(
+        &self,
+        at: i64,
+        entries: &[Entry],
+        visit: &mut dyn FnMut(KeyValueRef<'_>),
+    ) -> Result<(), MvccError> {
+        for part in entries.chunks(VIEW_VALUES_MAX) {
+            let (tx, sources) = self.view(|state| {
+                state.check_readable(at)?;
+                Ok(part.iter().map(|entry| state.locate(entry.revision)).collect::<Vec<_>>())
+            })?;
+            visit_sources(&tx, &sources, visit)?;
+        }
+        Ok(())
+    }
+}
+
+/// A key's state where it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pair<'a> {
+    /// In memory, where a copy shares the strings.
+    Shared(&'a mvccpb::KeyValue),
+    /// In a page.
+    Borrowed(KeyValueRef<'a>),
+}
+
+impl<'a> From<Pair<'a>> for KeyValueRef<'a> {
+    fn from(pair: Pair<'a>) -> Self {
+        match pair {
+            Pair::Shared(kv) => kv.into(),
+            Pair::Borrowed(kv) => kv,
+        }
+    }
+}
+
+/// Visits changes located by a look at the state for which `tx` was pinned.
+pub(super) fn visit_sources(
+    tx: &bolt::ReadTx,
+    sources: &[Source],
+    visit: &mut dyn FnMut(KeyValueRef<'_>),
+) -> Result<(), MvccError> {
+    let mut values = None;
+    for source in sources {
+        match source {
+            Source::Memory(record) => visit((&record.kv).into()),
+            Source::File(revision) => {
+                let values = match &values {
+                    Some(values) => values,
+                    None => values.insert(Values::of(tx)?),
+                };
+                visit(values.require(*revision)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Bucket `key` of one view of the file.
+pub(super) struct Values<'tx> {
+    bucket: bolt::Bucket<'tx>,
+}
+
+impl<'tx> Values<'tx> {
+    pub(super) fn of(tx: &'tx bolt::ReadTx) -> Result<Self, MvccError> {
+        match tx.bucket(buckets::KEY)? {
+            Some(bucket) => Ok(Values { bucket }),
+            None => Err(MvccError::damaged(Revision::default(), "the file has no bucket `key`")),
+        }
+    }
+
+    pub(super) fn cursor(&self) -> bolt::Cursor<'tx> {
+        self.bucket.cursor()
+    }
+
+    fn visit<T>(tx: &'tx bolt::ReadTx, source: &Source, visit: impl FnOnce(Pair<'_>) -> T) -> Result<T, MvccError> {
+        match source {
+            Source::Memory(record) => Ok(visit(Pair::Shared(&record.kv))),
+            Source::File(revision) => Ok(visit(Pair::Borrowed(Values::of(tx)?.require(*revision)?))),
+        }
+    }
+
+    fn get(&self, revision: Revision) -> Result<Option<KeyValueRef<'tx>>, MvccError> {
+        let Some(encoded) = self.bucket.get(&revision.encode())? else { return Ok(None) };
+        let kv = KeyValueRef::decode_at(revision, encoded)?;
+        if kv.mod_revision != revision.main {
+            return Err(MvccError::damaged(revision, "it holds another revision's pair"));
+        }
+        Ok(Some(kv))
+    }
+
+    fn require(&self, revision: Revision) -> Result<KeyValueRef<'tx>, MvccError> {
+        self.get(revision)?.ok_or_else(|| MvccError::damaged(revision, "the file lacks it"))
+    }
+}

@@ -1,0 +1,239 @@
+//! The store's handle: opening, the calls of the apply loop, the calls of readers, closing.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+
+use super::{
+    BucketWrite, ChangeSet, LogPosition, MvccError, RangeCursor, RangeQuery, Restored, WriteTxn,
+    backend::{Backend, Stop, Worker},
+    compaction::{self, Job},
+    history, restore,
+    ring::Ring,
+    state::{FatalCallback, Shared, State},
+};
+use crate::{bolt, metrics::Metrics, proto::mvccpb};
+
+/// How a store works.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Longest time an applied change waits before it is written to the file (100 ms).
+    pub commit_interval: Duration,
+    /// Applied operations after which the file is written at once (10,000).
+    pub commit_ops_max: usize,
+    /// Revisions one step of a physical compaction looks at (1,000).
+    pub compaction_batch_revisions: usize,
+    /// Pause between two such steps (10 ms).
+    pub compaction_sleep: Duration,
+}
+
+impl Default for StoreOptions {
+    /// etcd's figures.
+    fn default() -> Self {
+        StoreOptions {
+            commit_interval: Duration::from_millis(100),
+            commit_ops_max: 10_000,
+            compaction_batch_revisions: 1_000,
+            compaction_sleep: Duration::from_millis(10),
+        }
+    }
+}
+
+/// Called once, from a thread of the store's.
+pub type Callback = Box<dyn FnOnce(Result<LogPosition, MvccError>) + Send>;
+
+/// The store. Cheap to clone; all clones are the same store.
+///
+/// Any thread may read. Writing (`write`, `stage`, `end_entry`, `compact`) is the apply loop's alone. When the last
+/// clone is dropped without [`close`](Store::close), what is not in the file yet is left to the log.
+#[derive(Clone, Debug)]
+pub struct Store {
+    handle: Arc<Handle>,
+}
+
+#[derive(Debug)]
+struct Handle {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<Result<(), MvccError>>>>,
+}
+
+impl Store {
+    /// Reads the file, rebuilds the key index (in parallel where it pays), resumes an unfinished compaction, starts the backend thread.
+    pub fn open(db: bolt::Db, options: StoreOptions, metrics: &Metrics) -> Result<(Store, Restored), MvccError> {
+        restore::prepare(&db)?;
+        let contents = restore::read(&db)?;
+        metrics.current_revision.set(contents.current_revision);
+        metrics.compact_revision.set(contents.compact_revision);
+        metrics.keys_total.set(contents.index.len() as i64);
+        let shared = Arc::new(Shared {
+            state: RwLock::new(State {
+                index: contents.index,
+                ring: Ring::new(contents.current_revision),
+                current_revision: contents.current_revision,
+                compact_revision: contents.compact_revision,
+            }),
+            flushed_revision: AtomicI64::new(contents.current_revision),
+            db: RwLock::new(Some(db.clone())),
+            backend: Backend::new(contents.restored.position),
+            writer: Mutex::new(()),
+            unwritten_bytes: AtomicU64::new(0),
+            on_fatal: Mutex::new(None),
+            options,
+            metrics: metrics.clone(),
+        });
+        shared.publish_file_metrics(&db);
+        let unfinished = contents.unfinished_compaction.map(|revision| Job::new(revision, None));
+        let worker = Worker::new(Arc::clone(&shared), db, unfinished);
+        let thread = thread::Builder::new().name("backend".to_owned()).spawn(|| worker.run());
+        let thread = Mutex::new(Some(thread.map_err(|error| MvccError::Thread(Arc::new(error)))?));
+        Ok((Store { handle: Arc::new(Handle { shared, thread }) }, contents.restored))
+    }
+
+    /// Revision of the newest visible change (1 in a fresh store).
+    pub fn revision(&self) -> i64 {
+        self.shared().state.read().current_revision
+    }
+
+    /// Revision of the last compaction; -1 if there was none. Reads below it fail.
+    pub fn compact_revision(&self) -> i64 {
+        self.shared().state.read().compact_revision
+    }
+
+    /// Opens a range read. Checks compacted and future revisions.
+    pub fn range(&self, query: &RangeQuery) -> Result<RangeCursor, MvccError> {
+        RangeCursor::open(Arc::clone(self.shared()), query)
+    }
+
+    /// The key's state at a revision (0 = current).
+    pub fn get(&self, key: &[u8], revision: i64) -> Result<Option<mvccpb::KeyValue>, MvccError> {
+        self.shared().get(key, revision)
+    }
+
+    /// Change sets from main revision `from` on, in order, until `bytes_max` or `revisions_max` is reached (at least one if there is any).
+    /// From the ring while it reaches back far enough, else from the file. `Compacted` if `from` is below the compact
+    /// revision; at it, the changes are still whole.
+    pub fn changes_since(
+        &self,
+        from: i64,
+        revisions_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<ChangeSet>, MvccError> {
+        history::changes_since(self.shared(), from, revisions_max, bytes_max)
+    }
+
+    /// The write transaction. Only the apply loop calls it.
+    pub fn write(&self) -> WriteTxn<'_> {
+        WriteTxn::begin(self.shared())
+    }
+
+    /// Stages writes to other buckets for the entry in progress. Only the apply loop calls it.
+    pub fn stage(&self, writes: Vec<BucketWrite>) {
+        self.shared().backend.stage(self.shared(), writes, None);
+    }
+
+    /// Ends a log entry: everything written since the last call, and the consistent index, go into the file in one commit (later, by the
+    /// backend thread). Only the apply loop calls it. Waits for no disk.
+    pub fn end_entry(&self, position: LogPosition) {
+        let through_revision = self.revision();
+        self.shared().backend.seal(position, through_revision, self.shared().options.commit_ops_max);
+    }
+
+    /// Marks revisions up to `revision` as compacted (at once, for readers) and schedules their physical deletion.
+    /// `done` is called when that is finished and durable. Only the apply loop calls it, before the entry's `end_entry`.
+    pub fn compact(&self, revision: i64, done: Option<Callback>) -> Result<(), MvccError> {
+        compaction::request(self.shared(), revision, done)
+    }
+
+    /// Asks the backend thread to commit what is pending now; `done` gets the position that is then durable.
+    /// After `close` or a failure it is refused on the caller's thread.
+    pub fn flush(&self, done: Callback) {
+        self.shared().backend.flush(done);
+    }
+
+    /// The last log entry whose effects are durable in the file.
+    pub fn durable_position(&self) -> LogPosition {
+        self.shared().backend.durable()
+    }
+
+    /// All pairs of a bucket as of the last commit to the file (small buckets: lease, alarm, members).
+    pub fn bucket_pairs(&self, bucket: &[u8]) -> Result<Vec<(Bytes, Bytes)>, MvccError> {
+        let tx = self.shared().pin()?;
+        let mut pairs = Vec::new();
+        let Some(bucket) = tx.bucket(bucket)? else { return Ok(pairs) };
+        let mut cursor = bucket.cursor();
+        let mut pair = cursor.first()?;
+        while let Some((key, value)) = pair {
+            pairs.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)));
+            pair = cursor.next()?;
+        }
+        Ok(pairs)
+    }
+
+    /// Applied bytes that are not in the file yet. The store takes whatever is applied: it is the apply loop's part to
+    /// slow down when this grows.
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.shared().unwritten_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Size of the file as of the last commit; 0 once closed.
+    pub fn db_size_bytes(&self) -> u64 {
+        self.shared().db().map_or(0, |db| db.size_bytes())
+    }
+
+    /// Size of the file less its free pages as of the last commit; 0 once closed.
+    pub fn db_size_in_use_bytes(&self) -> u64 {
+        self.shared().db().map_or(0, |db| db.size_in_use_bytes())
+    }
+
+    /// Set once, before use: called if the backend thread cannot go on (failed fsync, broken page). The member must stop.
+    pub fn on_fatal(&self, callback: FatalCallback) {
+        let mut slot = self.shared().on_fatal.lock();
+        match self.shared().backend.check_usable() {
+            Ok(()) => *slot = Some(callback),
+            // It failed already, with nobody to tell.
+            Err(error) => callback(error),
+        }
+    }
+
+    /// Commits what is pending, stops the thread, closes the file.
+    pub fn close(&self) -> Result<(), MvccError> {
+        self.handle.shut(Stop::Written)
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+}
+
+impl Handle {
+    fn shut(&self, how: Stop) -> Result<(), MvccError> {
+        self.shared.backend.stop(how);
+        let thread = self.thread.lock().take();
+        // A callback may hold the last handle: the thread cannot wait for itself.
+        let outcome = match thread.filter(|thread| thread.thread().id() != thread::current().id()) {
+            Some(thread) => match thread.join() {
+                Ok(outcome) => outcome,
+                Err(_) if thread::panicking() => Err(MvccError::Closed),
+                Err(panic) => std::panic::resume_unwind(panic),
+            },
+            None => Ok(()),
+        };
+        self.shared.db.write().take();
+        outcome
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Nothing is lost that the log does not have; a failure was reported by the thread.
+        let _ = self.shut(Stop::Abandoned);
+    }
+}

@@ -1,0 +1,199 @@
+//! Segments as files: their names, their order, how one comes into being and how it begins.
+//!
+//! A segment is `<sequence>-<index>.wal`, both as 16 hex digits; `index` is the one the next entry had when the segment
+//! was begun. It begins with the checksum of all before it, the metadata, the newest state and the newest released
+//! position, so that reading can begin at any segment. It gets its name only when all that is durable: a file with a
+//! segment's name always has a whole beginning.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+
+use super::{Record, WalError, position::Position, record::Encoder};
+use crate::disk::{Disk, File, OpenMode, durable_rename};
+
+/// A segment's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SegmentName {
+    /// Counts the segments of a log, from 0.
+    pub(super) sequence: u64,
+    /// The entry that comes next at the beginning of the segment.
+    pub(super) first_index: u64,
+}
+
+impl fmt::Display for SegmentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}-{:016x}.wal", self.sequence, self.first_index)
+    }
+}
+
+impl SegmentName {
+    fn parse(name: &str) -> Option<Self> {
+        let (sequence, first_index) = name.strip_suffix(".wal")?.split_once('-')?;
+        let name = SegmentName { sequence: hex16(sequence)?, first_index: hex16(first_index)? };
+        Some(name)
+    }
+
+    pub(super) fn path(&self, dir: &Path) -> PathBuf {
+        dir.join(self.to_string())
+    }
+
+    /// Where the copy of a torn segment goes.
+    pub(super) fn backup_path(&self, dir: &Path) -> PathBuf {
+        dir.join(format!("{self}.broken"))
+    }
+
+    /// Index of the last entry that was live when the segment was begun.
+    pub(super) fn last_before(&self) -> u64 {
+        self.first_index.saturating_sub(1)
+    }
+}
+
+fn hex16(text: &str) -> Option<u64> {
+    let plain = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if plain { u64::from_str_radix(text, 16).ok() } else { None }
+}
+
+/// Makes an operating system's error ours.
+pub(super) fn io_error(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> WalError {
+    move |source| WalError::Io { path: path.to_owned(), action, source: Arc::new(source) }
+}
+
+/// The segments in a directory, by sequence. Other files are not looked at.
+pub(super) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<SegmentName>, WalError> {
+    let paths = disk.list(dir).map_err(io_error(dir, "listing the directory"))?;
+    let mut names: Vec<SegmentName> =
+        paths.iter().filter_map(|path| SegmentName::parse(path.file_name()?.to_str()?)).collect();
+    names.sort_by_key(|name| (name.sequence, name.first_index));
+    Ok(names)
+}
+
+/// The name an unfinished segment has until it is activated.
+pub(super) fn temporary_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number}.tmp"))
+}
+
+/// Removes what unfinished segments an earlier run left.
+pub(super) fn remove_temporary(disk: &dyn Disk, dir: &Path) -> Result<(), WalError> {
+    for path in disk.list(dir).map_err(io_error(dir, "listing the directory"))? {
+        if path.extension().is_some_and(|extension| extension == "tmp") {
+            disk.remove(&path).map_err(io_error(&path, "removing an unfinished segment"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a file of zeros for a coming segment; its blocks and size are durable.
+pub(super) fn create_temporary(disk: &dyn Disk, path: &Path, segment_bytes: u64) -> Result<Box<dyn File>, WalError> {
+    let file = disk.open(path, OpenMode::CreateOrTruncate).map_err(io_error(path, "creating a segment"))?;
+    reserve(file.as_ref(), path, 0, segment_bytes)?;
+    file.sync_all().map_err(io_error(path, "syncing a new segment"))?;
+    Ok(file)
+}
+
+/// Reserves zeros from the file's end `from` up to `to`. Not durable until synced.
+pub(super) fn reserve(file: &dyn File, path: &Path, from: u64, to: u64) -> Result<(), WalError> {
+    if to <= from {
+        return Ok(());
+    }
+    match file.allocate(from, to - from) {
+        // Some file systems cannot reserve; growing with a hole is correct, only slower.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => file.set_len(to),
+        outcome => outcome,
+    }
+    .map_err(io_error(path, "reserving space for a segment"))
+}
+
+/// Writes a segment's beginning into a prepared file and gives it its name. Durable on return. Returns the length of
+/// the beginning.
+pub(super) fn activate(
+    disk: &dyn Disk,
+    dir: &Path,
+    temporary: (&Path, &dyn File),
+    name: SegmentName,
+    encoder: &mut Encoder,
+    head: &Head,
+) -> Result<u64, WalError> {
+    let mut bytes = Vec::new();
+    encoder.checksum(&mut bytes);
+    encoder.metadata(&mut bytes, &head.metadata);
+    if let Some(state) = &head.state {
+        encoder.record(&mut bytes, &Record::State(state.clone()));
+    }
+    if let Some((index, term)) = head.position.released {
+        encoder.record(&mut bytes, &Record::Released { index, term });
+    }
+    let (path, file) = temporary;
+    file.write_all_at(&bytes, 0).map_err(io_error(path, "writing the beginning of a segment"))?;
+    durable_rename(disk, path, &name.path(dir)).map_err(io_error(path, "activating a segment"))?;
+    Ok(bytes.len() as u64)
+}
+
+/// What every segment begins with, and what the log knows at its end.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    pub(super) metadata: Bytes,
+    pub(super) state: Option<Bytes>,
+    pub(super) position: Position,
+}
+
+/// Makes the directory and the first segment. A crash on the way leaves no segment.
+pub(super) fn create_log(disk: &dyn Disk, dir: &Path, head: &Head, segment_bytes: u64) -> Result<(), WalError> {
+    remove_temporary(disk, dir)?;
+    let path = temporary_path(dir, 0);
+    let file = create_temporary(disk, &path, segment_bytes)?;
+    let first = SegmentName { sequence: 0, first_index: 0 };
+    activate(disk, dir, (&path, file.as_ref()), first, &mut Encoder::new(0), head)?;
+    Ok(())
+}
+
+/// Makes the directory and those above it, and their names durable.
+pub(super) fn create_dir(disk: &dyn Disk, dir: &Path) -> Result<(), WalError> {
+    let mut missing = Vec::new();
+    for ancestor in dir.ancestors().filter(|path| !path.as_os_str().is_empty()) {
+        if disk.exists(ancestor).map_err(io_error(ancestor, "looking for the directory"))? {
+            break;
+        }
+        missing.push(ancestor);
+    }
+    disk.create_dir_all(dir).map_err(io_error(dir, "creating the directory"))?;
+    // The innermost is synced even if it was there: an earlier run may have crashed before it was.
+    for created in missing.iter().rev().copied().chain([dir]) {
+        let parent = match created.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+            Some(parent) => parent,
+            None => continue,
+        };
+        disk.sync_dir(parent).map_err(io_error(parent, "syncing the directory"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn names_are_etcds() {
+        let name = SegmentName { sequence: 0x1f, first_index: 0xabc };
+        assert_eq!(name.to_string(), "000000000000001f-0000000000000abc.wal");
+        assert_eq!(SegmentName::parse(&name.to_string()), Some(name));
+        for other in [
+            "1f-abc.wal",
+            "000000000000001f-0000000000000abc.wal.broken",
+            "0.tmp",
+            "lock",
+            "a-b",
+            "+00000000000001f-0000000000000abc.wal",
+            "000000000000001F-0000000000000abc.wal",
+        ] {
+            assert_eq!(SegmentName::parse(other), None, "{other}");
+        }
+    }
+}

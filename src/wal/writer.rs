@@ -1,0 +1,159 @@
+//! The log's thread: takes everything queued, writes it with one call, syncs once, answers; then cuts the segment if it
+//! is full and lets go of released ones. The first error of any kind is final.
+
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use super::{
+    Options, Record, WalError, WalMetrics,
+    keeper::Keeper,
+    queue::{Batch, Queue},
+    record::Encoder,
+    segment::{Head, SegmentName, activate, io_error},
+};
+use crate::disk::{Disk, File};
+
+/// Room the write buffer keeps after a larger batch, in bytes.
+const BUFFER_BYTES_KEPT_MAX: usize = 4 << 20;
+
+/// What opening hands to the thread.
+pub(super) struct Writer {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) dir: PathBuf,
+    pub(super) options: Options,
+    pub(super) metrics: WalMetrics,
+    pub(super) queue: Arc<Queue>,
+    pub(super) keeper: Keeper,
+    /// All segments on disk; the last is written.
+    pub(super) segments: VecDeque<SegmentName>,
+    pub(super) segment: Segment,
+    pub(super) encoder: Encoder,
+    pub(super) head: Head,
+}
+
+/// The segment being written.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) name: SegmentName,
+    pub(super) path: PathBuf,
+    pub(super) file: Box<dyn File>,
+    /// Where the next record goes.
+    pub(super) offset: u64,
+}
+
+/// Tells the queue when the thread ends, however it ends.
+struct AbandonAtEnd(Arc<Queue>);
+
+impl Drop for AbandonAtEnd {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+impl Writer {
+    /// Works until the queue is closed and drained. The error is what stopped the log, if anything did.
+    pub(super) fn run(mut self) -> Result<(), WalError> {
+        let _abandon = AbandonAtEnd(self.queue.clone());
+        let mut batches: Vec<Batch> = Vec::new();
+        let mut buffer = Vec::new();
+        self.note(|writer| writer.remove_released());
+        while self.queue.take(&mut batches) {
+            let mut outcome = self.queue.check();
+            if outcome.is_ok() {
+                outcome = self.write(&batches, &mut buffer);
+            }
+            if let Err(error) = &outcome {
+                self.queue.fail(error.clone());
+            }
+            for batch in batches.drain(..) {
+                (batch.done)(outcome.clone());
+            }
+            if outcome.is_ok() {
+                self.note(|writer| writer.tidy());
+            }
+            buffer.clear();
+            buffer.shrink_to(BUFFER_BYTES_KEPT_MAX);
+        }
+        let stopped = self.keeper.stop();
+        self.queue.check().and(stopped)
+    }
+
+    /// Does something nobody waits for; its failure meets those who come next.
+    fn note(&mut self, work: impl FnOnce(&mut Self) -> Result<(), WalError>) {
+        if let Err(error) = work(self) {
+            self.queue.fail(error);
+        }
+    }
+
+    /// Makes the batches durable.
+    fn write(&mut self, batches: &[Batch], buffer: &mut Vec<u8>) -> Result<(), WalError> {
+        for record in batches.iter().flat_map(|batch| &batch.records) {
+            self.follow(record)?;
+            self.encoder.record(buffer, record);
+        }
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        let Segment { path, file, offset, .. } = &mut self.segment;
+        let start = Instant::now();
+        file.write_all_at(buffer, *offset).map_err(io_error(path, "writing"))?;
+        let written = Instant::now();
+        file.sync_data().map_err(io_error(path, "syncing"))?;
+        *offset += buffer.len() as u64;
+        self.metrics.write.observe((written - start).as_secs_f64());
+        self.metrics.fsync.observe(written.elapsed().as_secs_f64());
+        self.metrics.write_bytes.add(i64::try_from(buffer.len()).unwrap_or(i64::MAX));
+        Ok(())
+    }
+
+    /// Keeps what a new segment begins with, and refuses what could not be read back.
+    fn follow(&mut self, record: &Record) -> Result<(), WalError> {
+        match record {
+            Record::Entry(entry) => {
+                let entered = self.head.position.enter(entry.index);
+                entered.map_err(|hole| WalError::Stopped(format!("appending would leave a hole: {hole}")))?;
+            }
+            Record::State(state) => self.head.state = Some(state.clone()),
+            Record::Truncate { last_index } => self.head.position.truncate(*last_index),
+            Record::Released { index, term } => self.head.position.release(*index, *term),
+        }
+        Ok(())
+    }
+
+    fn tidy(&mut self) -> Result<(), WalError> {
+        if self.segment.offset >= self.options.segment_bytes {
+            self.cut()?;
+        }
+        self.remove_released()
+    }
+
+    /// Ends the segment and begins the next.
+    fn cut(&mut self) -> Result<(), WalError> {
+        let Segment { name, path, file, offset } = &self.segment;
+        file.set_len(*offset).map_err(io_error(path, "cutting the segment to its length"))?;
+        file.sync_all().map_err(io_error(path, "syncing"))?;
+        let name = SegmentName { sequence: name.sequence + 1, first_index: self.head.position.last.saturating_add(1) };
+        let prepared = self.keeper.take()?;
+        let temporary: (&Path, &dyn File) = (&prepared.path, prepared.file.as_ref());
+        let offset = activate(self.disk.as_ref(), &self.dir, temporary, name, &mut self.encoder, &self.head)?;
+        self.segment = Segment { name, path: name.path(&self.dir), file: prepared.file, offset };
+        self.segments.push_back(name);
+        Ok(())
+    }
+
+    /// Has the segments removed that hold only released entries, but for the newest of them.
+    fn remove_released(&mut self) -> Result<(), WalError> {
+        let floor = self.head.position.floor();
+        let released =
+            self.segments.iter().skip(1).rposition(|next| next.last_before() <= floor).map_or(0, |at| at + 1);
+        let removed = released.saturating_sub(self.options.released_segments_kept);
+        if removed > 0 {
+            self.keeper.remove(self.segments.drain(..removed).collect())?;
+        }
+        Ok(())
+    }
+}

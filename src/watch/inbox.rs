@@ -1,0 +1,166 @@
+//! What comes to the hub's thread: change sets from apply, commands from streams. Never makes a sender wait.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::{WatchSpec, stream::Stream};
+use crate::mvcc::ChangeSet;
+
+/// Change sets the hub may be behind apply before they are dropped and re-read from the store's history.
+pub(super) const INBOX_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What a change costs in memory beside its key and value.
+const RECORD_OVERHEAD_BYTES: usize = 128;
+
+/// What a stream asks of the hub. Commands of one stream arrive in the order in which it changed its own state.
+/// Their number is bounded by what clients send: each needs a request, and the thread takes all there are in every round.
+#[derive(Debug)]
+pub(super) enum Command {
+    Open(Arc<Stream>),
+    /// A watch that wants revisions from `from` on, some of which are there already if it `reads_history`.
+    Create {
+        stream: u64,
+        serial: u64,
+        watch_id: i64,
+        from: i64,
+        reads_history: bool,
+        spec: WatchSpec,
+    },
+    Cancel {
+        stream: u64,
+        serial: u64,
+        watch_id: i64,
+    },
+    /// Wants to hear once everything up to `target` is delivered.
+    Progress {
+        stream: u64,
+        target: i64,
+    },
+    /// The stream has room again.
+    Drained(u64),
+    Dropped(u64),
+}
+
+/// One round's work.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    pub(super) commands: Vec<Command>,
+    /// Change sets up to this revision were dropped (0: none).
+    pub(super) dropped_through: i64,
+    pub(super) changes: Vec<ChangeSet>,
+    pub(super) closed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    commands: Vec<Command>,
+    changes: VecDeque<ChangeSet>,
+    changes_bytes: usize,
+    dropped_through: i64,
+    poked: bool,
+    closed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Inbox {
+    content: Mutex<Content>,
+    arrived: Condvar,
+    bytes_max: usize,
+}
+
+impl Inbox {
+    pub(super) fn new(bytes_max: usize) -> Inbox {
+        Inbox { content: Mutex::default(), arrived: Condvar::new(), bytes_max }
+    }
+
+    /// Appends a change set. If the hub is too far behind, what it has not taken yet is dropped: it will read it from
+    /// the history instead.
+    pub(super) fn push_changes(&self, changes: ChangeSet) {
+        let bytes = changes_bytes(&changes);
+        let mut content = self.content.lock();
+        if content.closed {
+            return;
+        }
+        if content.changes_bytes + bytes > self.bytes_max
+            && let Some(last) = content.changes.back().map(|set| set.revision)
+        {
+            content.dropped_through = last;
+            content.changes.clear();
+            content.changes_bytes = 0;
+        }
+        content.changes_bytes += bytes;
+        content.changes.push_back(changes);
+        self.arrived.notify_one();
+    }
+
+    /// Hands over a command; `false` once the hub is closed.
+    pub(super) fn push_command(&self, command: Command) -> bool {
+        let mut content = self.content.lock();
+        if content.closed {
+            return false;
+        }
+        content.commands.push(command);
+        self.arrived.notify_one();
+        true
+    }
+
+    /// Makes the thread look at the clock.
+    pub(super) fn poke(&self) {
+        self.content.lock().poked = true;
+        self.arrived.notify_one();
+    }
+
+    pub(super) fn close(&self) {
+        let mut content = self.content.lock();
+        content.closed = true;
+        content.changes.clear();
+        content.changes_bytes = 0;
+        self.arrived.notify_one();
+    }
+
+    /// All commands, and change sets up to the limits (at least one if there is any).
+    pub(super) fn take(&self, revisions_max: usize, bytes_max: usize) -> Taken {
+        let mut content = self.content.lock();
+        content.poked = false;
+        let mut taken = Taken {
+            commands: std::mem::take(&mut content.commands),
+            dropped_through: std::mem::take(&mut content.dropped_through),
+            changes: Vec::new(),
+            closed: content.closed,
+        };
+        let mut bytes = 0;
+        while taken.changes.is_empty() || (taken.changes.len() < revisions_max && bytes < bytes_max) {
+            let Some(changes) = content.changes.pop_front() else { break };
+            let size = changes_bytes(&changes);
+            content.changes_bytes -= size;
+            bytes += size;
+            taken.changes.push(changes);
+        }
+        taken
+    }
+
+    /// Waits until there is something to take, or for `timeout`.
+    pub(super) fn wait(&self, timeout: Option<Duration>) {
+        let mut content = self.content.lock();
+        let is_empty = |content: &mut Content| {
+            content.commands.is_empty() && content.changes.is_empty() && !content.poked && !content.closed
+        };
+        match timeout {
+            Some(timeout) => {
+                self.arrived.wait_while_for(&mut content, is_empty, timeout);
+            }
+            None => self.arrived.wait_while(&mut content, is_empty),
+        }
+    }
+}
+
+/// What a change set costs in memory.
+fn changes_bytes(changes: &ChangeSet) -> usize {
+    changes.changes.iter().map(|record| record_bytes(&record.kv)).sum()
+}
+
+/// What a change costs in memory.
+pub(super) fn record_bytes(kv: &crate::proto::mvccpb::KeyValue) -> usize {
+    kv.key.len() + kv.value.len() + RECORD_OVERHEAD_BYTES
+}

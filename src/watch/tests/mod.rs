@@ -1,0 +1,11 @@
+#![allow(clippy::unwrap_used)]
+
+mod lifecycle;
+mod matching;
+mod model;
+mod order;
+mod progress;
+mod real_store;
+mod rig;
+mod slow;
+mod threads;

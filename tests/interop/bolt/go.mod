@@ -1,0 +1,7 @@
+module revgate/interop/bolt
+
+go 1.25.0
+
+require go.etcd.io/bbolt v1.5.0
+
+require golang.org/x/sys v0.45.0 // indirect
