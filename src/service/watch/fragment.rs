@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use prost::{Message, encoding::encoded_len_varint};
+use prost::{Message, length_delimiter_len};
 
 use crate::watch::Event;
 
@@ -36,5 +36,5 @@ pub(super) fn encoded_bytes(event: &Event) -> usize {
 
 /// With a one-byte tag and the length in front.
 fn framed(len: usize) -> usize {
-    1 + encoded_len_varint(len as u64) + len
+    1 + length_delimiter_len(len) + len
 }
