@@ -29,6 +29,13 @@ struct Restart {
     disk_bytes: u64,
 }
 
+/// A row of the table: its title, and its figure.
+type Row = (&'static str, fn(&Restart) -> f64);
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / 1048576.0
+}
+
 /// Fills, stops and starts each server, and prints the table.
 pub(crate) fn run(options: &Options, targets: &[Target]) {
     println!("restart on {} keys of {} bytes", options.restart_keys, options.value_bytes);
@@ -36,16 +43,15 @@ pub(crate) fn run(options: &Options, targets: &[Target]) {
     print!("{:<26}", "");
     targets.iter().for_each(|target| print!("{:>14}", target.name));
     println!();
-    let mib = |bytes: u64| bytes as f64 / 1048576.0;
-    let rows: [(&str, &dyn Fn(&Restart) -> f64); 8] = [
-        ("fill s", &|r| r.fill.as_secs_f64()),
-        ("stop (SIGTERM) s", &|r| r.stop.as_secs_f64()),
-        ("start to healthy s", &|r| r.start.as_secs_f64()),
-        ("RSS when healthy MiB", &|r| mib(r.rss_bytes)),
-        ("anon when healthy MiB", &|r| mib(r.anonymous_bytes)),
-        ("RSS after reading MiB", &|r| mib(r.rss_after_read_bytes)),
-        ("anon after reading MiB", &|r| mib(r.anonymous_after_read_bytes)),
-        ("data directory MiB", &|r| mib(r.disk_bytes)),
+    let rows: [Row; 8] = [
+        ("fill s", |r| r.fill.as_secs_f64()),
+        ("stop (SIGTERM) s", |r| r.stop.as_secs_f64()),
+        ("start to healthy s", |r| r.start.as_secs_f64()),
+        ("RSS when healthy MiB", |r| mib(r.rss_bytes)),
+        ("anon when healthy MiB", |r| mib(r.anonymous_bytes)),
+        ("RSS after reading MiB", |r| mib(r.rss_after_read_bytes)),
+        ("anon after reading MiB", |r| mib(r.anonymous_after_read_bytes)),
+        ("data directory MiB", |r| mib(r.disk_bytes)),
     ];
     for (title, figure) in rows {
         print!("{title:<26}");
@@ -67,7 +73,7 @@ fn one_restart(options: &Options, target: &Target) -> Restart {
     let stop = server.stop();
     let (server, start) = target.start(&data_dir);
     let (rss_bytes, anonymous_bytes) = server.memory_bytes();
-    // Everything is there: counted, and a thousand pages of a thousand keys read at most.
+    // Everything is there: counted, then read.
     assert_eq!(count(&server), options.restart_keys, "keys of {} after its restart", target.name);
     read_all(&server, options);
     let (rss_after_read_bytes, anonymous_after_read_bytes) = server.memory_bytes();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use prost::Message;
+use prost::{Message, length_delimiter_len};
 
 use crate::watch::Event;
 
@@ -36,7 +36,5 @@ pub(super) fn encoded_bytes(event: &Event) -> usize {
 
 /// With a one-byte tag and the length in front.
 fn framed(len: usize) -> usize {
-    let length_bits = (usize::BITS - len.leading_zeros()).max(1);
-    let length_bytes = length_bits.div_ceil(7) as usize;
-    1 + length_bytes + len
+    1 + length_delimiter_len(len) + len
 }
