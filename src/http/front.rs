@@ -86,6 +86,7 @@ impl Drop for Connection {
 /// Answers one request.
 pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incoming>) -> Reply {
     let mut reply = if request.method() == HttpMethod::OPTIONS {
+        connection.front.other_meter.answered(StatusCode::OK);
         Response::new(Body::Whole(None))
     } else {
         endpoint(&connection, request).await

@@ -16,8 +16,8 @@ const MESSAGE_OVERHEAD_BYTES: usize = 512 * 1024;
 const TEXT_OVERHEAD_BYTES: usize = 64 * 1024;
 /// How much of a body that is too big is still read, so that its sender gets to see the answer.
 const REFUSED_BODY_READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Longest silence in the middle of a unary call's body.
-const BODY_SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Longest silence in the middle of a body that was announced.
+pub(super) const BODY_SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Limits on requests.
 #[derive(Clone, Copy, Debug)]
