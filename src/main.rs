@@ -1,7 +1,15 @@
-//! The binary: everything is in the library.
+//! The binary: the command line, and the member it asks for.
 
 use std::process::ExitCode;
 
+use revgate::{
+    cli::{self, Asked},
+    server,
+};
+
 fn main() -> ExitCode {
-    revgate::cli::run()
+    match cli::read() {
+        Ok(Asked::Serve(config)) => server::run(*config),
+        Err(code) => code,
+    }
 }

@@ -97,6 +97,8 @@ fn bucket_write(alarm: (i32, u64), value: Option<Bytes>) -> BucketWrite {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     fn kinds(alarms: &Alarms) -> Vec<(u64, i32)> {

@@ -64,6 +64,8 @@ impl std::fmt::Debug for CompactionFinished {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use std::sync::mpsc;
 
     use super::*;

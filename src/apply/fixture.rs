@@ -1,5 +1,7 @@
 //! A state machine on a real directory, for tests of this room and of those above.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::{path::Path, sync::Arc, time::Duration};
 
 use super::{Alarms, Applied, Applier, State};

@@ -201,7 +201,7 @@ fn execute_branch(
     let succeeded = decisions.next();
     let mut responses = Vec::with_capacity(branch(txn, succeeded).len());
     for op in branch(txn, succeeded) {
-        *operations += 1;
+        *operations += usize::from(!matches!(op.request, Some(request_op::Request::RequestTxn(_))));
         responses.push(match &op.request {
             Some(request_op::Request::RequestRange(request)) => {
                 response_op::Response::ResponseRange(range(&View::Write(write), write.revision(), request)?)

@@ -1,13 +1,12 @@
 //! The command line: `revgate serve`, which plain `revgate` means too.
 //!
 //! Flags have etcd's names where the meaning is etcd's, and each has an environment variable `REVGATE_<FLAG>`; a flag
-//! given wins over its variable. This room turns words into a [`Config`](crate::config::Config), sets up logs and
-//! signals, and knows nothing of how a member is built.
+//! given wins over its variable. This room turns words into a [`Config`] and sets up logs; it knows nothing of what is
+//! done with it.
 
 mod duration;
 mod flags;
 mod logs;
-mod serve;
 mod settings;
 mod urls;
 
@@ -16,6 +15,10 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{Parser, Subcommand};
 
 use self::flags::ServeFlags;
+use crate::config::Config;
+
+/// Exit code for flags that cannot be, as clap's.
+const EXIT_USAGE: u8 = 2;
 
 /// A durable, watchable key-value store that speaks etcd v3's JSON gateway over HTTP and WebSocket.
 #[derive(Debug, Parser)]
@@ -31,11 +34,29 @@ enum Command {
     Serve(Box<ServeFlags>),
 }
 
-/// Runs the command line of this process.
-pub fn run() -> ExitCode {
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Asked {
+    /// Serve one member.
+    Serve(Box<Config>),
+}
+
+/// Reads the command line of this process and sets up its logs. What cannot be is told on standard error; then, and after
+/// `--help` and `--version`, the process ends with the code.
+pub fn read() -> Result<Asked, ExitCode> {
     let cli = Cli::parse_from(with_default_command(std::env::args_os().collect()));
     match cli.command {
-        Command::Serve(flags) => serve::run(&flags),
+        Command::Serve(flags) => {
+            logs::init(flags.log_level, flags.log_format);
+            let config = settings::config(&flags).and_then(|config| settings::check_existing(&flags).map(|()| config));
+            match config {
+                Ok(config) => Ok(Asked::Serve(Box::new(config))),
+                Err(error) => {
+                    eprintln!("error: {error}");
+                    Err(ExitCode::from(EXIT_USAGE))
+                }
+            }
+        }
     }
 }
 

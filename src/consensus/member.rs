@@ -1,12 +1,8 @@
 //! The member's raft thread: builds the library's parts from the log and the backend file, runs them, takes them down.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use openraft::{
-    Config, EmptyNode, ServerState, SnapshotPolicy,
-    async_runtime::watch::WatchReceiver,
-    errors::{InitializeError, RaftError},
-};
+use openraft::{Config, EmptyNode, RaftState, ServerState, SnapshotPolicy, async_runtime::watch::WatchReceiver};
 use tokio::{
     runtime::Builder,
     sync::{Notify, oneshot, watch},
@@ -20,7 +16,7 @@ use super::{
     proposer::{ProposalQueue, Proposer, proposal_queue},
     standing::Standing,
     state_machine::{StateMachine, TAIL_BYTES_MAX},
-    types::is_sole_voter,
+    types::{TypeConfig, is_sole_voter},
 };
 use crate::{
     apply::Applier,
@@ -227,27 +223,22 @@ async fn run(parts: Parts, started: oneshot::Sender<Begun>) -> Result<(), Consen
 
 /// Makes a cluster of a pristine member, and has a sole voter elect itself and become ready.
 async fn begin(raft: &RaftHandle, member_id: u64, standing: &Standing) -> Result<(), ConsensusError> {
-    if !raft.is_initialized().await.map_err(raft_error)? {
-        match raft
-            .initialize([(member_id, EmptyNode::new())].into_iter().collect::<std::collections::BTreeMap<_, _>>())
-            .await
-        {
-            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
-            Err(error) => return Err(raft_error(error)),
+    if raft.is_initialized().await.map_err(raft_error)? {
+        let is_sole = move |state: &RaftState<TypeConfig>| {
+            is_sole_voter(state.membership_state.effective().membership(), member_id)
+        };
+        if !raft.with_raft_state(is_sole).await.map_err(raft_error)? {
+            return Err(ConsensusError::Raft(
+                "the log or the backend file names other voters than this member; clusters are not supported yet"
+                    .into(),
+            ));
         }
+        // No need to wait for an election timeout: nobody else can be leading.
+        raft.trigger().elect(false).await.map_err(raft_error)?;
+    } else {
+        // Elects at once.
+        raft.initialize(BTreeMap::from([(member_id, EmptyNode::new())])).await.map_err(raft_error)?;
     }
-    // Asked of the library's core: the published metrics may still be those from before the membership was there.
-    let sole_voter = raft
-        .with_raft_state(move |state| is_sole_voter(state.membership_state.effective().membership(), member_id))
-        .await
-        .map_err(raft_error)?;
-    if !sole_voter {
-        return Err(ConsensusError::Raft(
-            "the log or the backend file names other voters than this member; clusters are not supported yet".into(),
-        ));
-    }
-    // No need to wait for an election timeout: nobody else can be leading.
-    raft.trigger().elect(false).await.map_err(raft_error)?;
     let mut ready = standing.ready_changes();
     let mut failure = standing.failure();
     tokio::select! {
@@ -341,7 +332,7 @@ impl Tasks {
             if self.raft.trigger().snapshot().await.is_err() {
                 return;
             }
-            let advanced = |metrics: &openraft::RaftMetrics<super::TypeConfig>| {
+            let advanced = |metrics: &openraft::RaftMetrics<TypeConfig>| {
                 metrics.snapshot > before || metrics.snapshot.is_some_and(|snapshot| snapshot.index >= upto)
             };
             if self.raft.wait(None).metrics(advanced, "the backend file holds more entries").await.is_err()

@@ -25,7 +25,11 @@ use thiserror::Error;
 use tokio::sync::{oneshot, watch};
 
 use self::{
-    barrier::BarrierQueue, proposer::ProposalQueue, standing::Standing, state_machine::StateMachine, types::TypeConfig,
+    barrier::BarrierQueue,
+    proposer::ProposalQueue,
+    standing::Standing,
+    state_machine::StateMachine,
+    types::{TypeConfig, is_readable},
 };
 use crate::{
     apply::{Applied, Applier},
@@ -162,6 +166,9 @@ impl Consensus {
         let bytes = command.encoded_len();
         if bytes > self.inner.request_bytes_max {
             return Err(ApiError::RequestTooLarge);
+        }
+        if !is_readable(&command) {
+            return Err(ApiError::TooManyOps);
         }
         self.check_pressure(&command)?;
         self.inner.proposals.propose(command, bytes).await

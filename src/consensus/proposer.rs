@@ -99,7 +99,9 @@ impl ProposalQueue {
         let (waiter, outcome) = oneshot::channel();
         let deadline = Instant::now() + self.request_timeout;
         let waiting = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let refusal = if waiting > QUEUE_BYTES_MAX {
+        let refusal = if self.sender.is_closed() {
+            Some(ApiError::Stopped)
+        } else if waiting > QUEUE_BYTES_MAX {
             Some(ApiError::TooManyRequests)
         } else {
             match self.sender.try_send(Request { command, bytes, waiter, deadline }) {

@@ -22,7 +22,7 @@ use super::{
     log_store::LogStore,
     standing::Standing,
     types::{
-        Batch, CommittedLeaderId, Entry, LogId, Payload, SnapshotMeta, StoredMembership, TypeConfig,
+        CommittedLeaderId, Entry, LogId, Membership, Payload, SnapshotMeta, StoredMembership, TypeConfig,
         decode_stored_membership, encode_stored_membership, log_id_of, position_of,
     },
 };
@@ -87,33 +87,39 @@ impl StateMachine {
 
     fn apply_entry(&mut self, entry: &Entry) -> Result<(), ApplyFatal> {
         let position = position_of(&entry.log_id);
-        match &entry.payload {
-            Payload::Normal(batch) => self.apply_batch(position, batch)?,
-            Payload::Blank => drop(self.applier.apply(position, &[])?),
+        let commands = match &entry.payload {
+            Payload::Normal(batch) => batch.commands(),
+            Payload::Blank => &[],
             Payload::Membership(membership) => {
-                self.membership = StoredMembership::new(Some(entry.log_id), membership.clone());
-                if position > self.applier.position() {
-                    self.store.stage(vec![BucketWrite {
-                        bucket: buckets::META,
-                        key: Bytes::from_static(MEMBERSHIP_KEY),
-                        value: Some(encode_stored_membership(&self.membership)),
-                    }]);
-                }
-                self.applier.apply(position, &[])?;
-                self.standing.membership_applied(position.index, membership);
+                self.take_membership(entry.log_id, membership);
+                &[]
+            }
+        };
+        let outcomes = self.applier.apply(position, commands)?;
+        if let Payload::Membership(membership) = &entry.payload {
+            self.standing.membership_applied(position.index, membership);
+        }
+        // Before anyone hears of it: who does must find it applied.
+        self.standing.entry_applied(position.term, position.index);
+        if let Payload::Normal(batch) = &entry.payload {
+            for (waiter, outcome) in batch.take_waiters().into_iter().zip(outcomes) {
+                // One that went away does not want its outcome.
+                let _gone = waiter.send(outcome);
             }
         }
-        self.standing.entry_applied(position.term, position.index);
         Ok(())
     }
 
-    fn apply_batch(&mut self, position: LogPosition, batch: &Batch) -> Result<(), ApplyFatal> {
-        let outcomes = self.applier.apply(position, batch.commands())?;
-        for (waiter, outcome) in batch.take_waiters().into_iter().zip(outcomes) {
-            // One that went away does not want its outcome.
-            let _gone = waiter.send(outcome);
+    /// Stages the membership for the commit that holds its entry.
+    fn take_membership(&mut self, log_id: LogId, membership: &Membership) {
+        self.membership = StoredMembership::new(Some(log_id), membership.clone());
+        if position_of(&log_id).index > self.applier.position().index {
+            self.store.stage(vec![BucketWrite {
+                bucket: buckets::META,
+                key: Bytes::from_static(MEMBERSHIP_KEY),
+                value: Some(encode_stored_membership(&self.membership)),
+            }]);
         }
-        Ok(())
     }
 
     fn report(&self) {

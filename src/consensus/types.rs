@@ -16,7 +16,10 @@ use crate::{
     apply::Applied,
     error::ApiError,
     mvcc::LogPosition,
-    proto::revgatepb::{CommandBatch, InternalRaftRequest},
+    proto::{
+        etcdserverpb::{RequestOp, TxnRequest, request_op},
+        revgatepb::{CommandBatch, InternalRaftRequest, internal_raft_request::Request},
+    },
     wal,
 };
 
@@ -122,6 +125,24 @@ impl fmt::Display for Batch {
 impl PartialEq for Batch {
     fn eq(&self, other: &Self) -> bool {
         self.0.encoded == other.0.encoded
+    }
+}
+
+/// Txns inside txns that are taken. The decoder gives up at about fifty, and what is in the log must be readable.
+const TXN_NESTING_MAX: usize = 32;
+
+/// Whether a command can be read back from the log.
+pub(super) fn is_readable(command: &InternalRaftRequest) -> bool {
+    fn fits(txn: &TxnRequest, levels: usize) -> bool {
+        let nested = |op: &RequestOp| match &op.request {
+            Some(request_op::Request::RequestTxn(nested)) => levels > 0 && fits(nested, levels - 1),
+            _ => true,
+        };
+        txn.success.iter().chain(&txn.failure).all(nested)
+    }
+    match &command.request {
+        Some(Request::Txn(txn)) => fits(txn, TXN_NESTING_MAX),
+        _ => true,
     }
 }
 

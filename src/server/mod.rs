@@ -8,6 +8,7 @@ mod data_dir;
 mod error;
 mod identity;
 mod listen;
+mod process;
 #[cfg(test)]
 mod tests;
 
@@ -37,7 +38,7 @@ use crate::{
 };
 
 use self::data_dir::DataDir;
-pub use self::error::ServerError;
+pub use self::{error::ServerError, process::run};
 
 /// Address space for the data file where there is no quota, in bytes.
 const MAP_BYTES_UNLIMITED: u64 = 1 << 40;

@@ -105,7 +105,8 @@ impl WatchSession {
     }
 
     fn refuse(&mut self, refusal: CreateError) {
-        if self.waiting.len() >= WAITING_REFUSALS_MAX {
+        let refusals = self.waiting.iter().filter(|output| matches!(output, WatchOutput::Control(_))).count();
+        if refusals >= WAITING_REFUSALS_MAX {
             tracing::warn!("a watch client does not read its refusals; its stream is cut off");
             self.cut_off = true;
         } else {

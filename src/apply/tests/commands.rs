@@ -151,7 +151,7 @@ fn quota_refuses_growth_and_raises_the_alarm() {
 #[test]
 fn the_quota_counts_what_the_same_entry_has_added() {
     let mut fixture = Fixture::with_quota(1024 * 1024);
-    let half = "x".repeat(500 * 1024);
+    let half = "x".repeat(600 * 1024);
     let outcomes = fixture.apply_at(1, vec![put("a", &half), put("b", &half), put("c", &half)]);
     let refused: Vec<bool> = outcomes.iter().map(Result::is_err).collect();
     assert_eq!(refused, [false, true, true]);

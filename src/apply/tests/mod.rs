@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod commands;
 mod script;
 mod txns;

@@ -1,4 +1,4 @@
-//! `revgate serve`: a member from its start to the signal that ends it.
+//! A process that is one member: its start, the signals that end it, and its exit code.
 
 use std::{
     io::{self, Write},
@@ -6,40 +6,35 @@ use std::{
 };
 
 use rustix::process::{Resource, getrlimit, setrlimit};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    runtime::Builder,
+    signal::unix::{Signal, SignalKind, signal},
+};
 
-use crate::{config::Config, server::Server};
+use crate::config::Config;
 
-use super::{flags::ServeFlags, logs, settings};
+use super::Server;
 
 /// Exit code of a member that did not start, or could not go on.
 const EXIT_FAILED: u8 = 1;
-/// Exit code for flags that cannot be, as clap's.
-const EXIT_USAGE: u8 = 2;
 /// Exit codes of a process that a signal ended, as shells count them.
 const EXIT_SIGINT: u8 = 130;
 const EXIT_SIGTERM: u8 = 143;
 
-/// Serves until a signal or a failure.
-pub(super) fn run(flags: &ServeFlags) -> ExitCode {
-    logs::init(flags.log_level, flags.log_format);
-    let config = match settings::config(flags).and_then(|config| settings::check_existing(flags).map(|()| config)) {
-        Ok(config) => config,
-        Err(error) => {
-            eprintln!("error: {error}");
-            return ExitCode::from(EXIT_USAGE);
-        }
-    };
+/// Serves until a signal or a failure; the process' exit code.
+pub fn run(config: Config) -> ExitCode {
     raise_file_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("revgate-worker").build();
-    let code = match runtime {
-        Ok(runtime) => runtime.block_on(serve(config)),
+    let runtime = match Builder::new_multi_thread().enable_all().thread_name("revgate-worker").build() {
+        Ok(runtime) => runtime,
         Err(error) => {
             tracing::error!(%error, "the runtime did not start");
-            EXIT_FAILED
+            return ExitCode::from(EXIT_FAILED);
         }
     };
+    let code = runtime.block_on(serve(config));
     if code == 0 {
+        // All that matters is closed; a probe that still hangs on the disk must not keep the process.
+        runtime.shutdown_background();
         ExitCode::SUCCESS
     } else {
         // At once: nothing that was stopped in the middle may go on to write, not even while it is taken down.
