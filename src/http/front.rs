@@ -5,7 +5,11 @@
 use std::{future::Future, sync::Arc};
 
 use axum::extract::{FromRequestParts as _, ws::WebSocketUpgrade};
-use hyper::{Method as HttpMethod, Request, Response, StatusCode, body::Incoming, header::UPGRADE};
+use hyper::{
+    Method as HttpMethod, Request, Response, StatusCode,
+    body::Incoming,
+    header::{EXPECT, UPGRADE},
+};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -86,6 +90,7 @@ impl Drop for Connection {
 /// Answers one request.
 pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incoming>) -> Reply {
     let mut reply = if request.method() == HttpMethod::OPTIONS {
+        connection.front.other_meter.answered(StatusCode::OK);
         Response::new(Body::Whole(None))
     } else {
         endpoint(&connection, request).await
@@ -121,6 +126,7 @@ async fn api_call(front: &Front, method: Method, call: Call, request: Request<In
         Ok(timeout) => timeout,
         Err(error) => return finish(call, Err(error)),
     };
+    let asks_first = request.headers().contains_key(EXPECT);
     let body = request.into_body();
     let streamed = matches!(method, Method::Watch | Method::LeaseKeepAlive);
     if streamed {
@@ -132,7 +138,7 @@ async fn api_call(front: &Front, method: Method, call: Call, request: Request<In
         };
     }
     let answer = async {
-        let text = front.limits.read_body(body).await?;
+        let text = front.limits.read_body(body, asks_first).await?;
         unary::call(&front.services, &front.limits, method, &text).await
     };
     let answer = match timeout {

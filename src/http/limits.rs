@@ -15,9 +15,10 @@ const MESSAGE_OVERHEAD_BYTES: usize = 512 * 1024;
 /// What a JSON text may take over the base64 of the largest message.
 const TEXT_OVERHEAD_BYTES: usize = 64 * 1024;
 /// How much of a body that is too big is still read, so that its sender gets to see the answer.
-const REFUSED_BODY_READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Longest silence in the middle of a unary call's body.
-const BODY_SILENCE_MAX: Duration = Duration::from_secs(60);
+const REFUSED_BODY_READ_BYTES_MAX: usize = 64 * 1024 * 1024;
+const REFUSED_BODY_READ_MAX: Duration = Duration::from_secs(10);
+/// Longest silence in the middle of a body that was announced.
+pub(super) const BODY_SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Limits on requests.
 #[derive(Clone, Copy, Debug)]
@@ -49,12 +50,15 @@ impl Limits {
         ApiError::MessageTooLarge { received, max: self.message_bytes_max as u64 }
     }
 
-    /// Reads a whole body. One that came in one piece is not copied.
-    pub(super) async fn read_body(&self, mut body: Incoming) -> Result<Bytes, ApiError> {
+    /// Reads a whole body. One that came in one piece is not copied. `asks_first`: the client waits for a sign before it
+    /// sends the body, so that one that is too big need not be sent at all.
+    pub(super) async fn read_body(&self, mut body: Incoming, asks_first: bool) -> Result<Bytes, ApiError> {
         let text_bytes_max = self.text_bytes_max as u64;
         let announced = body.size_hint().lower();
         if announced > text_bytes_max {
-            drain(&mut body, announced).await;
+            if !asks_first {
+                drain(&mut body).await;
+            }
             return Err(self.too_large(announced));
         }
         let mut first = Bytes::new();
@@ -62,7 +66,7 @@ impl Limits {
         while let Some(data) = next_piece(&mut body).await? {
             let received = (first.len() + joined.len() + data.len()) as u64;
             if received > text_bytes_max {
-                drain(&mut body, received).await;
+                drain(&mut body).await;
                 return Err(self.too_large(received));
             }
             if first.is_empty() && joined.is_empty() {
@@ -95,12 +99,17 @@ async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, ApiError> {
 }
 
 /// Reads on for a while and forgets: a client that is still sending would not read an answer.
-async fn drain(body: &mut Incoming, mut received: u64) {
-    while received < REFUSED_BODY_READ_BYTES_MAX
-        && let Ok(Some(data)) = next_piece(body).await
-    {
-        received += data.len() as u64;
-    }
+async fn drain(body: &mut Incoming) {
+    let reading = async {
+        let mut read = 0;
+        while read < REFUSED_BODY_READ_BYTES_MAX
+            && let Ok(Some(data)) = next_piece(body).await
+        {
+            read += data.len();
+        }
+    };
+    // Whether the client has sent all by then or not, it is answered now.
+    let _ = tokio::time::timeout(REFUSED_BODY_READ_MAX, reading).await;
 }
 
 /// The client's deadline: header `Grpc-Timeout`, digits and a unit.

@@ -25,6 +25,8 @@ use crate::error::ApiError;
 /// Buffers of one socket; tungstenite's own defaults are 128 KiB each.
 const READ_BUFFER_BYTES: usize = 4 * 1024;
 const WRITE_BUFFER_BYTES: usize = 4 * 1024;
+/// Largest message, in largest requests. Over one request it is refused with a reason, over this the transport gives up.
+const MESSAGE_TEXTS_MAX: usize = 2;
 /// How often a client is pinged; one that sends nothing at all from one ping to the next is gone.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Longest time a write may stand still.
@@ -64,8 +66,8 @@ pub(super) fn upgrade(
     let response = upgrade
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(WRITE_BUFFER_BYTES)
-        .max_message_size(text_bytes_max)
-        .max_frame_size(text_bytes_max)
+        .max_message_size(text_bytes_max.saturating_mul(MESSAGE_TEXTS_MAX))
+        .max_frame_size(text_bytes_max.saturating_mul(MESSAGE_TEXTS_MAX))
         .protocols([TOKEN_PROTOCOL])
         .on_upgrade(move |socket| async move {
             let front = connection.front();
@@ -101,7 +103,12 @@ async fn serve(mut socket: WebSocket, front: &Front, method: Option<Method>, mut
             if send(&mut socket, front, vec![last]).await.is_err() {
                 return;
             }
-            (if matches!(error, ApiError::Malformed(_)) { 1007 } else { 1008 }, error.to_string())
+            let code = match error {
+                ApiError::Malformed(_) => 1007,
+                ApiError::MessageTooLarge { .. } => 1009,
+                _ => 1008,
+            };
+            (code, error.to_string())
         }
     };
     if code == 1000 || code == 1001 {

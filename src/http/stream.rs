@@ -17,6 +17,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::{
     json::read,
+    limits::BODY_SILENCE_MAX,
     meter::Call,
     outputs,
     reply::{self, Reply},
@@ -24,6 +25,7 @@ use super::{
 };
 use crate::{
     error::ApiError,
+    proto::etcdserverpb::LeaseKeepAliveResponse,
     service::{LeaseService, WatchService, WatchSession},
 };
 
@@ -45,15 +47,11 @@ pub(super) struct Ends {
 /// Serves a watch stream.
 pub(super) async fn watch(service: &WatchService, mut values: Values, ends: Ends, mut call: Call) -> Reply {
     let mut session = service.open();
-    if values.is_announced()
-        && let Some(first) = poll_fn(|context| values.poll_next(context, read::watch)).await
-    {
-        match first {
-            Ok(request) => session.handle(request),
-            Err(error) => return refused(&error, &mut call),
-        }
+    match announced_value(&mut values, read::watch).await {
+        Ok(Some(request)) => session.handle(request),
+        Ok(None) => {}
+        Err(error) => return refused(&error, &mut call),
     }
-    call.ends(None);
     call.answered(hyper::StatusCode::OK);
     reply::lines(WatchLines {
         session,
@@ -63,6 +61,18 @@ pub(super) async fn watch(service: &WatchService, mut values: Values, ends: Ends
         call,
         ended: false,
     })
+}
+
+/// The first value of a request that is known to be coming whole; it is waited for, so that a bad one gets its status.
+async fn announced_value<T>(
+    values: &mut Values,
+    read: fn(&[u8]) -> Result<T, ApiError>,
+) -> Result<Option<T>, ApiError> {
+    if !values.is_announced() {
+        return Ok(None);
+    }
+    let value = poll_fn(|context| values.poll_next(context, read));
+    tokio::time::timeout(BODY_SILENCE_MAX, value).await.map_err(|_| ApiError::DeadlineExceeded)?.transpose()
 }
 
 fn refused(error: &ApiError, call: &mut Call) -> Reply {
@@ -81,6 +91,13 @@ struct WatchLines {
 }
 
 impl WatchLines {
+    /// The member ends the stream. (A client that goes just drops it, which counts as canceled.)
+    fn end(&mut self) -> Poll<Option<Bytes>> {
+        self.ended = true;
+        self.call.ends(None);
+        Poll::Ready(None)
+    }
+
     fn fail(&mut self, error: &ApiError) -> Bytes {
         self.ended = true;
         self.call.ends(Some(error));
@@ -107,9 +124,11 @@ impl Stream for WatchLines {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let this = self.get_mut();
-        if this.ended || this.going_down.as_mut().poll(context).is_ready() {
-            this.ended = true;
+        if this.ended {
             return Poll::Ready(None);
+        }
+        if this.going_down.as_mut().poll(context).is_ready() {
+            return this.end();
         }
         if let Some(deadline) = this.deadline.as_mut()
             && deadline.as_mut().poll(context).is_ready()
@@ -128,8 +147,7 @@ impl Stream for WatchLines {
             next = if lines.len() < GATHERED_BYTES { this.session.try_next() } else { None };
         }
         if lines.is_empty() {
-            this.ended = true;
-            return Poll::Ready(None);
+            return this.end();
         }
         Poll::Ready(Some(lines.into()))
     }
@@ -137,23 +155,15 @@ impl Stream for WatchLines {
 
 /// Serves lease renewals: one line for each value, until there are no more values.
 pub(super) async fn keep_alive(service: LeaseService, mut values: Values, ends: Ends, mut call: Call) -> Reply {
-    let mut first = Vec::new();
-    if values.is_announced()
-        && let Some(request) = poll_fn(|context| values.poll_next(context, read::keep_alive)).await
-    {
-        let response = match request {
-            Ok(request) => service.keep_alive(request).await,
-            Err(error) => Err(error),
-        };
-        match response {
-            Ok(response) => {
-                outputs::keep_alive(&mut first, &response);
-                first.push(b'\n');
-            }
-            Err(error) => return refused(&error, &mut call),
-        }
-    }
-    call.ends(None);
+    let response = match announced_value(&mut values, read::keep_alive).await {
+        Ok(Some(request)) => service.keep_alive(request).await.map(Some),
+        Ok(None) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let first = match response {
+        Ok(response) => response.as_ref().map(renewal_line),
+        Err(error) => return refused(&error, &mut call),
+    };
     call.answered(hyper::StatusCode::OK);
     let timeout = Box::pin(tokio::time::sleep(ends.timeout.unwrap_or(NO_DEADLINE)));
     let renewals = Renewals { service, values, going_down: ends.going_down, timeout, call, first, ended: false };
@@ -166,20 +176,24 @@ struct Renewals {
     going_down: CancellationToken,
     timeout: Pin<Box<tokio::time::Sleep>>,
     call: Call,
-    first: Vec<u8>,
+    first: Option<Bytes>,
     ended: bool,
 }
 
 impl Renewals {
     async fn next(mut self) -> Option<(Bytes, Self)> {
-        if !self.first.is_empty() {
-            return Some((std::mem::take(&mut self.first).into(), self));
+        if let Some(first) = self.first.take() {
+            return Some((first, self));
         }
         if self.ended {
             return None;
         }
         let line = match self.renewal().await {
-            Ok(line) => line?,
+            Ok(Some(line)) => line,
+            Ok(None) => {
+                self.call.ends(None);
+                return None;
+            }
             Err(error) => {
                 self.ended = true;
                 self.call.ends(Some(&error));
@@ -197,9 +211,13 @@ impl Renewals {
         };
         let Some(request) = request else { return Ok(None) };
         let response = self.service.keep_alive(request?).await?;
-        let mut line = Vec::new();
-        outputs::keep_alive(&mut line, &response);
-        line.push(b'\n');
-        Ok(Some(line.into()))
+        Ok(Some(renewal_line(&response)))
     }
+}
+
+fn renewal_line(response: &LeaseKeepAliveResponse) -> Bytes {
+    let mut line = Vec::new();
+    outputs::keep_alive(&mut line, response);
+    line.push(b'\n');
+    line.into()
 }

@@ -21,6 +21,12 @@ async fn big_requests_are_refused_by_size() {
         assert!(answer.body.contains("grpc: received message larger than max ("), "{}", answer.body);
         assert!(answer.body.contains(&format!(" vs. {message_bytes_max})")), "{}", answer.body);
     }
+    // One that asks first need not send it.
+    let mut asking = member.connect().await;
+    asking
+        .send(b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\nExpect: 100-continue\r\n\r\n")
+        .await;
+    assert_eq!(asking.answer().await.status, 429);
     // Without an announced length as well.
     let mut client = member.connect().await;
     client.send(b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").await;

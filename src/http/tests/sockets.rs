@@ -96,6 +96,24 @@ async fn a_malformed_message_is_answered_and_the_socket_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_is_too_big_is_refused_with_a_reason() {
+    let member = Member::start().await;
+    let limit = super::super::limits::Limits::new(super::harness::REQUEST_BYTES_MAX).text_bytes_max;
+    let mut socket = Socket::open(&member, "/v3/watch").await;
+    socket.send(&format!("\"{}\"", "x".repeat(limit))).await;
+    assert!(socket.text().await.contains("received message larger than max"));
+    assert_eq!(socket.closed().await.0, CloseCode::Size);
+    let mut socket = Socket::open(&member, "/v3/watch").await;
+    // The server may close before it has taken all of this.
+    let _ = socket.0.send(Message::text("x".repeat(3 * limit))).await;
+    while let Some(Ok(message)) = socket.0.next().await {
+        assert!(message.is_close(), "{message:?}");
+    }
+    member.no_watch_streams().await;
+    member.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_vanishes_leaves_nothing() {
     let member = Member::start().await;
     let mut socket = Socket::open(&member, "/v3/watch").await;

@@ -131,3 +131,55 @@ async fn draining_ends_streams_with_their_last_chunk() {
     draining.await.unwrap();
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_does_not_read_gets_everything_later() {
+    const PUTS: i64 = 200;
+    let member = Member::start().await;
+    let mut slow = open_chunked(&member).await;
+    send_chunk(&mut slow, r#"{"create_request":{"key":"YQ=="}}"#).await;
+    slow.head().await;
+    slow.chunk().await.unwrap();
+    // More than the kernel's buffers and the stream's budget together hold; nobody waits for the slow one.
+    let put = format!(r#"{{"key":"YQ==","value":"{}"}}"#, "eHh4".repeat(16_000));
+    let mut writer = member.connect().await;
+    for _ in 0..PUTS {
+        assert_eq!(writer.request("POST", "/v3/kv/put", "", &put).await.status, 200);
+    }
+    let mut seen = 1;
+    let mut text = String::new();
+    while seen < 1 + PUTS {
+        text += &slow.chunk().await.unwrap();
+        while let Some((line, rest)) = text.split_once('\n') {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            for event in line["result"]["events"].as_array().unwrap() {
+                seen += 1;
+                assert_eq!(event["kv"]["mod_revision"], seen.to_string());
+            }
+            text = rest.to_owned();
+        }
+    }
+    drop((slow, writer));
+    member.no_watch_streams().await;
+    member.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_dies_in_its_request_leaves_nothing() {
+    let member = Member::start().await;
+    for head in [
+        "POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"key\":",
+        "POST /v3/watch HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"create_request\":{}} {",
+        "POST /v3/lease/keepalive HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n{\"ID\r\n",
+        "POST /v3/kv/put HT",
+    ] {
+        let mut client = member.connect().await;
+        client.send(head.as_bytes()).await;
+        member.until(|metrics| metrics.http_connections.get() == 1).await;
+        drop(client);
+        member.until(|metrics| metrics.http_connections.get() == 0).await;
+    }
+    member.no_watch_streams().await;
+    assert_eq!(member.post("/v3/kv/put", r#"{"key":"YQ=="}"#).await.status, 200);
+    member.stop().await;
+}

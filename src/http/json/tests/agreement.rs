@@ -158,6 +158,14 @@ proptest! {
     }
 
     #[test]
+    fn no_bytes_make_a_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        same_verdict("etcdserverpb.TxnRequest", &bytes, read::txn);
+        let mut inside = b"{\"compare\":[{\"key\":\"".to_vec();
+        inside.extend_from_slice(&bytes);
+        same_verdict("etcdserverpb.TxnRequest", &inside, read::txn);
+    }
+
+    #[test]
     fn the_scanner_takes_what_serde_json_takes(text in any_of::request_text(), at: usize, byte: u8, how: u8) {
         for text in [text.as_bytes().to_vec(), any_of::edit(text.as_bytes(), at, byte, how)] {
             let mut scanner = Scanner::new(&text);

@@ -240,7 +240,7 @@ pub(super) fn request_text() -> impl Strategy<Value = String> {
         "\"\\u0041\"",
     ])
     .prop_map(String::from);
-    let value = scalar.prop_recursive(5, 40, 4, move |inner| {
+    scalar.prop_recursive(5, 40, 4, move |inner| {
         let field = (prop::sample::select(names.to_vec()), inner.clone());
         let object = vec(field, 0..4).prop_map(|fields| {
             let fields: Vec<_> = fields.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
@@ -248,8 +248,7 @@ pub(super) fn request_text() -> impl Strategy<Value = String> {
         });
         let array = vec(inner, 0..3).prop_map(|items| format!("[{}]", items.join(" , ")));
         prop_oneof![3 => object, 1 => array]
-    });
-    value
+    })
 }
 
 /// One random edit of a text: a byte removed, replaced or doubled.
