@@ -70,6 +70,6 @@ fn operation(command: &InternalRaftRequest) -> usize {
         Some(Request::LeaseRevoke(_)) => 5,
         Some(Request::Alarm(_)) => 6,
         Some(Request::LeaseCheckpoint(_)) => 7,
-        Some(Request::Range(_)) | None => 8,
+        _ => 8,
     }
 }

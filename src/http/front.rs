@@ -14,6 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
+    caller,
     limits::{Limits, client_timeout},
     meter::{Call, Meter},
     reply::{self, Body, Reply},
@@ -126,6 +127,7 @@ async fn api_call(front: &Front, method: Method, call: Call, request: Request<In
         Ok(timeout) => timeout,
         Err(error) => return finish(call, Err(error)),
     };
+    let caller = caller::of_request(request.headers());
     let asks_first = request.headers().contains_key(EXPECT);
     let body = request.into_body();
     let streamed = matches!(method, Method::Watch | Method::LeaseKeepAlive);
@@ -133,13 +135,13 @@ async fn api_call(front: &Front, method: Method, call: Call, request: Request<In
         let values = Values::new(body, front.limits.text_bytes_max);
         let ends = Ends { going_down: front.going_down.clone(), timeout };
         return match method {
-            Method::Watch => stream::watch(&front.services.watch, values, ends, call).await,
-            _ => stream::keep_alive(front.services.lease.clone(), values, ends, call).await,
+            Method::Watch => stream::watch(&front.services.watch, &caller, values, ends, call).await,
+            _ => stream::keep_alive(front.services.lease.clone(), caller, values, ends, call).await,
         };
     }
     let answer = async {
         let text = front.limits.read_body(body, asks_first).await?;
-        unary::call(&front.services, &front.limits, method, &text).await
+        unary::call(&front.services, &front.limits, method, &caller, &text).await
     };
     let answer = match timeout {
         None => answer.await,
@@ -201,7 +203,7 @@ async fn upgrade(
     match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
         Ok(upgrade) => {
             call.answered(StatusCode::SWITCHING_PROTOCOLS);
-            socket::upgrade(Arc::clone(connection), upgrade, method, call)
+            socket::upgrade(Arc::clone(connection), upgrade, method, caller::of_request(&parts.headers), call)
         }
         Err(rejection) => {
             let error = ApiError::Malformed(rejection.to_string());

@@ -7,6 +7,7 @@
 //! Must never know: what a request means, where data lies, or how members agree.
 
 mod accept;
+mod caller;
 mod front;
 mod json;
 mod limits;

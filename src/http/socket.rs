@@ -20,7 +20,7 @@ use super::{
     stream::GATHERED_BYTES,
     unary,
 };
-use crate::error::ApiError;
+use crate::{error::ApiError, service::Caller};
 
 /// Buffers of one socket; tungstenite's own defaults are 128 KiB each.
 const READ_BUFFER_BYTES: usize = 4 * 1024;
@@ -57,6 +57,7 @@ pub(super) fn upgrade(
     connection: Arc<Connection>,
     upgrade: WebSocketUpgrade,
     method: Option<Method>,
+    caller: Caller,
     call: Call,
 ) -> Reply {
     let front = connection.front();
@@ -72,7 +73,7 @@ pub(super) fn upgrade(
         .on_upgrade(move |socket| async move {
             let front = connection.front();
             tokio::select! {
-                () = serve(socket, front, method, call) => {}
+                () = serve(socket, front, method, caller, call) => {}
                 () = front.abort.cancelled() => {}
             }
             drop(connection);
@@ -81,11 +82,11 @@ pub(super) fn upgrade(
     response.map(|_| Body::Whole(None))
 }
 
-async fn serve(mut socket: WebSocket, front: &Front, method: Option<Method>, mut call: Call) {
+async fn serve(mut socket: WebSocket, front: &Front, method: Option<Method>, caller: Caller, mut call: Call) {
     let end = match method {
-        Some(Method::Watch) => watch(&mut socket, front).await,
-        Some(Method::LeaseKeepAlive) => keep_alive(&mut socket, front).await,
-        Some(method) => once(&mut socket, front, method).await,
+        Some(Method::Watch) => watch(&mut socket, front, caller).await,
+        Some(Method::LeaseKeepAlive) => keep_alive(&mut socket, front, &caller).await,
+        Some(method) => once(&mut socket, front, method, &caller).await,
         None => {
             let body = reply::error_body(&ApiError::NoSuchPath);
             send(&mut socket, front, vec![body]).await.err().unwrap_or(End::Finished)
@@ -118,8 +119,8 @@ async fn serve(mut socket: WebSocket, front: &Front, method: Option<Method>, mut
 }
 
 /// A watch session: requests, responses and pings side by side.
-async fn watch(socket: &mut WebSocket, front: &Front) -> End {
-    let mut session = front.services.watch.open();
+async fn watch(socket: &mut WebSocket, front: &Front, caller: Caller) -> End {
+    let mut session = front.services.watch.open(caller);
     let mut pulse = Pulse::new();
     loop {
         let outcome = tokio::select! {
@@ -151,12 +152,12 @@ async fn watch(socket: &mut WebSocket, front: &Front) -> End {
 }
 
 /// Lease renewals: one response for each value.
-async fn keep_alive(socket: &mut WebSocket, front: &Front) -> End {
+async fn keep_alive(socket: &mut WebSocket, front: &Front, caller: &Caller) -> End {
     let mut pulse = Pulse::new();
     loop {
         let outcome = tokio::select! {
             message = socket.recv() => match pulse.heard(message) {
-                Ok(text) => renew(socket, front, &text).await,
+                Ok(text) => renew(socket, front, caller, &text).await,
                 Err(end) => Err(end),
             },
             () = pulse.due() => pulse.ping(socket).await,
@@ -168,11 +169,11 @@ async fn keep_alive(socket: &mut WebSocket, front: &Front) -> End {
     }
 }
 
-async fn renew(socket: &mut WebSocket, front: &Front, text: &[u8]) -> Result<(), End> {
+async fn renew(socket: &mut WebSocket, front: &Front, caller: &Caller, text: &[u8]) -> Result<(), End> {
     let mut requests = Vec::new();
     each_value(text, front.limits.text_bytes_max, read::keep_alive, |request| requests.push(request))?;
     for request in requests {
-        let response = front.services.lease.keep_alive(request).await.map_err(End::Refused)?;
+        let response = front.services.lease.keep_alive(caller, request).await.map_err(End::Refused)?;
         let mut frame = Vec::new();
         outputs::keep_alive(&mut frame, &response);
         send(socket, front, vec![frame]).await?;
@@ -181,7 +182,7 @@ async fn renew(socket: &mut WebSocket, front: &Front, text: &[u8]) -> Result<(),
 }
 
 /// A unary call: one message in, one out.
-async fn once(socket: &mut WebSocket, front: &Front, method: Method) -> End {
+async fn once(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
     let mut pulse = Pulse::new();
     loop {
         let outcome = tokio::select! {
@@ -192,7 +193,7 @@ async fn once(socket: &mut WebSocket, front: &Front, method: Method) -> End {
         match outcome {
             Ok(text) if text.is_empty() => {}
             Ok(text) => {
-                let answer = unary::call(&front.services, &front.limits, method, &text).await;
+                let answer = unary::call(&front.services, &front.limits, method, caller, &text).await;
                 let body = answer.unwrap_or_else(|error| reply::error_body(&error));
                 return send(socket, front, vec![body]).await.err().unwrap_or(End::Finished);
             }

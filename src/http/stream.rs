@@ -26,7 +26,7 @@ use super::{
 use crate::{
     error::ApiError,
     proto::etcdserverpb::LeaseKeepAliveResponse,
-    service::{LeaseService, WatchService, WatchSession},
+    service::{Caller, LeaseService, WatchService, WatchSession},
 };
 
 /// Responses are gathered until they reach this size, then written.
@@ -45,8 +45,14 @@ pub(super) struct Ends {
 }
 
 /// Serves a watch stream.
-pub(super) async fn watch(service: &WatchService, mut values: Values, ends: Ends, mut call: Call) -> Reply {
-    let mut session = service.open();
+pub(super) async fn watch(
+    service: &WatchService,
+    caller: &Caller,
+    mut values: Values,
+    ends: Ends,
+    mut call: Call,
+) -> Reply {
+    let mut session = service.open(caller.clone());
     match announced_value(&mut values, read::watch).await {
         Ok(Some(request)) => session.handle(request),
         Ok(None) => {}
@@ -154,9 +160,15 @@ impl Stream for WatchLines {
 }
 
 /// Serves lease renewals: one line for each value, until there are no more values.
-pub(super) async fn keep_alive(service: LeaseService, mut values: Values, ends: Ends, mut call: Call) -> Reply {
+pub(super) async fn keep_alive(
+    service: LeaseService,
+    caller: Caller,
+    mut values: Values,
+    ends: Ends,
+    mut call: Call,
+) -> Reply {
     let response = match announced_value(&mut values, read::keep_alive).await {
-        Ok(Some(request)) => service.keep_alive(request).await.map(Some),
+        Ok(Some(request)) => service.keep_alive(&caller, request).await.map(Some),
         Ok(None) => Ok(None),
         Err(error) => Err(error),
     };
@@ -166,12 +178,14 @@ pub(super) async fn keep_alive(service: LeaseService, mut values: Values, ends: 
     };
     call.answered(hyper::StatusCode::OK);
     let timeout = Box::pin(tokio::time::sleep(ends.timeout.unwrap_or(NO_DEADLINE)));
-    let renewals = Renewals { service, values, going_down: ends.going_down, timeout, call, first, ended: false };
+    let renewals =
+        Renewals { service, caller, values, going_down: ends.going_down, timeout, call, first, ended: false };
     reply::lines(stream::unfold(renewals, Renewals::next))
 }
 
 struct Renewals {
     service: LeaseService,
+    caller: Caller,
     values: Values,
     going_down: CancellationToken,
     timeout: Pin<Box<tokio::time::Sleep>>,
@@ -210,7 +224,7 @@ impl Renewals {
             () = self.timeout.as_mut() => Some(Err(ApiError::DeadlineExceeded)),
         };
         let Some(request) = request else { return Ok(None) };
-        let response = self.service.keep_alive(request?).await?;
+        let response = self.service.keep_alive(&self.caller, request?).await?;
         Ok(Some(renewal_line(&response)))
     }
 }

@@ -1,5 +1,7 @@
 //! Unary calls: JSON text in, JSON text or an error out, whatever carried the text.
 
+use prost::{Message, Name};
+
 use super::{
     json::{
         generic, read,
@@ -12,7 +14,7 @@ use crate::{
     error::ApiError,
     mvcc::RangeCursor,
     proto::etcdserverpb as pb,
-    service::{RangeAnswer, Services, read_error},
+    service::{Caller, RangeAnswer, Services, read_error},
 };
 
 /// Pairs asked of a cursor at a time, so that the size of the answer so far is looked at often enough.
@@ -23,93 +25,75 @@ const RANGE_INLINE_BYTES_MAX: usize = 256 * 1024;
 /// Room for an answer without pairs or values.
 const SMALL_ANSWER_BYTES: usize = 256;
 
-/// Calls `method` with the request in `body` and returns the answer's JSON.
+/// Calls `method` with the request in `body`, in `caller`'s name, and returns the answer's JSON.
 pub(super) async fn call(
     services: &Services,
     limits: &Limits,
     method: Method,
+    caller: &Caller,
     body: &[u8],
 ) -> Result<Vec<u8>, ApiError> {
-    let mut out = Vec::new();
+    let Services { kv, lease, cluster, maintenance, .. } = services;
     match method {
         Method::Range => {
             let request = read::range(body)?;
             limits.check_message(body, &request)?;
-            return range(services, request).await;
+            range(services, caller, request).await
         }
         Method::Put => {
             let request = read::put(body)?;
             limits.check_message(body, &request)?;
-            let response = services.kv.put(request).await?;
-            out.reserve(SMALL_ANSWER_BYTES);
-            write::put(&mut out, &response);
+            Ok(written(write::put, &kv.put(caller, request).await?))
         }
         Method::DeleteRange => {
             let request = read::delete_range(body)?;
             limits.check_message(body, &request)?;
-            let response = services.kv.delete_range(request).await?;
-            out.reserve(SMALL_ANSWER_BYTES);
-            write::delete_range(&mut out, &response);
+            Ok(written(write::delete_range, &kv.delete_range(caller, request).await?))
         }
         Method::Txn => {
             let request = read::txn(body)?;
             limits.check_message(body, &request)?;
-            let response = services.kv.txn(request).await?;
-            out.reserve(SMALL_ANSWER_BYTES);
-            write::txn(&mut out, &response);
-        }
-        Method::Compact => {
-            let request: pb::CompactionRequest = generic::read("etcdserverpb.CompactionRequest", body)?;
-            let response = services.kv.compact(request).await?;
-            generic::write("etcdserverpb.CompactionResponse", &response, &mut out)?;
-        }
-        Method::LeaseGrant => {
-            let request: pb::LeaseGrantRequest = generic::read("etcdserverpb.LeaseGrantRequest", body)?;
-            let response = services.lease.grant(request).await?;
-            generic::write("etcdserverpb.LeaseGrantResponse", &response, &mut out)?;
-        }
-        Method::LeaseRevoke => {
-            let request: pb::LeaseRevokeRequest = generic::read("etcdserverpb.LeaseRevokeRequest", body)?;
-            let response = services.lease.revoke(request).await?;
-            generic::write("etcdserverpb.LeaseRevokeResponse", &response, &mut out)?;
-        }
-        Method::LeaseTimeToLive => {
-            let request: pb::LeaseTimeToLiveRequest = generic::read("etcdserverpb.LeaseTimeToLiveRequest", body)?;
-            let response = services.lease.time_to_live(request).await?;
-            generic::write("etcdserverpb.LeaseTimeToLiveResponse", &response, &mut out)?;
-        }
-        Method::LeaseLeases => {
-            let request: pb::LeaseLeasesRequest = generic::read("etcdserverpb.LeaseLeasesRequest", body)?;
-            let response = services.lease.leases(request).await?;
-            generic::write("etcdserverpb.LeaseLeasesResponse", &response, &mut out)?;
-        }
-        Method::MemberList => {
-            let request: pb::MemberListRequest = generic::read("etcdserverpb.MemberListRequest", body)?;
-            let response = services.cluster.member_list(request).await?;
-            generic::write("etcdserverpb.MemberListResponse", &response, &mut out)?;
-        }
-        Method::Status => {
-            let request: pb::StatusRequest = generic::read("etcdserverpb.StatusRequest", body)?;
-            let response = services.maintenance.status(request).await?;
-            generic::write("etcdserverpb.StatusResponse", &response, &mut out)?;
-        }
-        Method::Alarm => {
-            let request: pb::AlarmRequest = generic::read("etcdserverpb.AlarmRequest", body)?;
-            let response = services.maintenance.alarm(request).await?;
-            generic::write("etcdserverpb.AlarmResponse", &response, &mut out)?;
+            Ok(written(write::txn, &kv.txn(caller, request).await?))
         }
         Method::LeaseKeepAlive => {
-            let response = services.lease.keep_alive(read::keep_alive(body)?).await?;
-            out.reserve(SMALL_ANSWER_BYTES);
-            write::keep_alive(&mut out, &response);
+            let request = read::keep_alive(body)?;
+            Ok(written(write::keep_alive, &lease.keep_alive(caller, request).await?))
         }
-        Method::Watch => return Err(ApiError::Internal("a watch is no unary call".into())),
+        Method::Compact => by_schema(body, async |request| kv.compact(caller, request).await).await,
+        Method::LeaseGrant => by_schema(body, async |request| lease.grant(caller, request).await).await,
+        Method::LeaseRevoke => by_schema(body, async |request| lease.revoke(caller, request).await).await,
+        Method::LeaseTimeToLive => by_schema(body, async |request| lease.time_to_live(caller, request).await).await,
+        Method::LeaseLeases => by_schema(body, async |request| lease.leases(caller, request).await).await,
+        Method::MemberList => by_schema(body, async |request| cluster.member_list(caller, request).await).await,
+        Method::Status => by_schema(body, async |request| maintenance.status(caller, request).await).await,
+        Method::Alarm => by_schema(body, async |request| maintenance.alarm(caller, request).await).await,
+        Method::Watch => Err(ApiError::Internal("a watch is no unary call".into())),
     }
+}
+
+/// A call whose messages have no reader and writer of their own.
+async fn by_schema<Asked, Answer>(
+    body: &[u8],
+    call: impl AsyncFnOnce(Asked) -> Result<Answer, ApiError>,
+) -> Result<Vec<u8>, ApiError>
+where
+    Asked: Message + Name + Default,
+    Answer: Message + Name,
+{
+    let answer = call(generic::read(body)?).await?;
+    let mut out = Vec::with_capacity(SMALL_ANSWER_BYTES);
+    generic::write(&answer, &mut out)?;
     Ok(out)
 }
 
-async fn range(services: &Services, request: pb::RangeRequest) -> Result<Vec<u8>, ApiError> {
-    let RangeAnswer { header, mut cursor } = services.kv.range(request).await?;
+fn written<Answer>(write: fn(&mut Vec<u8>, &Answer), answer: &Answer) -> Vec<u8> {
+    let mut out = Vec::with_capacity(SMALL_ANSWER_BYTES);
+    write(&mut out, answer);
+    out
+}
+
+async fn range(services: &Services, caller: &Caller, request: pb::RangeRequest) -> Result<Vec<u8>, ApiError> {
+    let RangeAnswer { header, mut cursor } = services.kv.range(caller, request).await?;
     let mut writer = RangeWriter::begin(Some(&header), SMALL_ANSWER_BYTES);
     let mut keys = 0;
     while keys < RANGE_INLINE_KEYS_MAX && writer.len() < RANGE_INLINE_BYTES_MAX {

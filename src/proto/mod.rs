@@ -25,6 +25,16 @@ pub mod etcdserverpb {
     include!(concat!(env!("OUT_DIR"), "/etcdserverpb.rs"));
 }
 
+/// Locks.
+pub mod v3lockpb {
+    include!(concat!(env!("OUT_DIR"), "/v3lockpb.rs"));
+}
+
+/// Elections.
+pub mod v3electionpb {
+    include!(concat!(env!("OUT_DIR"), "/v3electionpb.rs"));
+}
+
 /// The replicated log's own messages.
 pub mod revgatepb {
     include!(concat!(env!("OUT_DIR"), "/revgatepb.rs"));

@@ -39,7 +39,7 @@ pub(super) async fn run(core: Core, mode: AutoCompaction) {
         let now = start.elapsed();
         let due = schedule.sample(now, core.state.store.revision());
         let Some(revision) = due.filter(|_| core.consensus.status().is_leader) else { continue };
-        match core.propose(Request::Compaction(CompactionRequest { revision, physical: false })).await {
+        match core.propose_own(Request::Compaction(CompactionRequest { revision, physical: false })).await {
             // Compacted further by somebody else: as good.
             Ok(_) | Err(ApiError::Compacted) => {
                 tracing::info!(revision, "compacted the history");

@@ -2,7 +2,7 @@
 
 use crate::{error::ApiError, members::Member, proto::etcdserverpb as pb};
 
-use super::Core;
+use super::{Caller, Core};
 
 /// Answers who belongs to the cluster. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -16,7 +16,11 @@ impl ClusterService {
     }
 
     /// All members, by id. As known here, unless the client asks for a linearizable answer.
-    pub async fn member_list(&self, request: pb::MemberListRequest) -> Result<pb::MemberListResponse, ApiError> {
+    pub async fn member_list(
+        &self,
+        caller: &Caller,
+        request: pb::MemberListRequest,
+    ) -> Result<pb::MemberListResponse, ApiError> {
         if request.linearizable {
             self.core.consensus.read_barrier().await?;
         }

@@ -14,7 +14,7 @@ use crate::{
     proto::{etcdserverpb as pb, revgatepb::internal_raft_request::Request},
 };
 
-use super::{Core, validate, wrong_outcome};
+use super::{Caller, Core, validate, wrong_outcome};
 
 /// How long a client of a `physical` compaction is kept waiting for the deletions. They go on after that.
 const PHYSICAL_COMPACTION_WAIT_MAX_SECS: u64 = 3600;
@@ -45,7 +45,7 @@ impl KvService {
     }
 
     /// Opens a read of a range.
-    pub async fn range(&self, request: pb::RangeRequest) -> Result<RangeAnswer, ApiError> {
+    pub async fn range(&self, caller: &Caller, request: pb::RangeRequest) -> Result<RangeAnswer, ApiError> {
         validate::check_range(&request)?;
         let query = apply::range_query(&request);
         if !request.serializable {
@@ -56,9 +56,9 @@ impl KvService {
     }
 
     /// Sets a key.
-    pub async fn put(&self, request: pb::PutRequest) -> Result<pb::PutResponse, ApiError> {
+    pub async fn put(&self, caller: &Caller, request: pb::PutRequest) -> Result<pb::PutResponse, ApiError> {
         validate::check_put(&request)?;
-        match self.core.propose(Request::Put(request)).await? {
+        match self.core.propose(caller, Request::Put(request)).await? {
             Applied::Put(mut response) => {
                 self.core.headers.complete(&mut response.header);
                 Ok(response)
@@ -68,9 +68,13 @@ impl KvService {
     }
 
     /// Deletes the keys of a range.
-    pub async fn delete_range(&self, request: pb::DeleteRangeRequest) -> Result<pb::DeleteRangeResponse, ApiError> {
+    pub async fn delete_range(
+        &self,
+        caller: &Caller,
+        request: pb::DeleteRangeRequest,
+    ) -> Result<pb::DeleteRangeResponse, ApiError> {
         validate::check_delete_range(&request)?;
-        match self.core.propose(Request::DeleteRange(request)).await? {
+        match self.core.propose(caller, Request::DeleteRange(request)).await? {
             Applied::DeleteRange(mut response) => {
                 self.core.headers.complete(&mut response.header);
                 Ok(response)
@@ -80,7 +84,7 @@ impl KvService {
     }
 
     /// Compares, then runs one of two branches. Headers of nested answers stay as they are: revision only, or empty.
-    pub async fn txn(&self, request: pb::TxnRequest) -> Result<pb::TxnResponse, ApiError> {
+    pub async fn txn(&self, caller: &Caller, request: pb::TxnRequest) -> Result<pb::TxnResponse, ApiError> {
         validate::check_txn(&request, self.txn_ops_max)?;
         let mut response = if validate::is_read_only(&request) {
             if !validate::is_serializable(&request) {
@@ -88,7 +92,7 @@ impl KvService {
             }
             apply::evaluate_read_only(&self.core.state.store, &request)?
         } else {
-            match self.core.propose(Request::Txn(request)).await? {
+            match self.core.propose(caller, Request::Txn(request)).await? {
                 Applied::Txn(response) => response,
                 other => return Err(wrong_outcome("txn", &other)),
             }
@@ -98,8 +102,12 @@ impl KvService {
     }
 
     /// Compacts the history; a `physical` request is answered once what it deletes is gone from the file.
-    pub async fn compact(&self, request: pb::CompactionRequest) -> Result<pb::CompactionResponse, ApiError> {
-        match self.core.propose(Request::Compaction(request)).await? {
+    pub async fn compact(
+        &self,
+        caller: &Caller,
+        request: pb::CompactionRequest,
+    ) -> Result<pb::CompactionResponse, ApiError> {
+        match self.core.propose(caller, Request::Compaction(request)).await? {
             Applied::Compaction { mut response, finished } => {
                 if let Some(finished) = finished {
                     wait_finished(finished).await?;

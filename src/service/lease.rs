@@ -16,7 +16,7 @@ use crate::{
     proto::{etcdserverpb as pb, revgatepb::internal_raft_request::Request},
 };
 
-use super::{Core, wrong_outcome};
+use super::{Caller, Core, wrong_outcome};
 
 /// Ids the member chooses: positive, so that clients that print or parse them as signed agree.
 const CHOSEN_IDS: RangeInclusive<i64> = 1..=i64::MAX;
@@ -57,13 +57,17 @@ impl LeaseService {
     }
 
     /// Grants a lease, with an id of the member's choice unless one is given.
-    pub async fn grant(&self, mut request: pb::LeaseGrantRequest) -> Result<pb::LeaseGrantResponse, ApiError> {
+    pub async fn grant(
+        &self,
+        caller: &Caller,
+        mut request: pb::LeaseGrantRequest,
+    ) -> Result<pb::LeaseGrantResponse, ApiError> {
         if request.id != 0 {
-            return self.propose_grant(request).await;
+            return self.propose_grant(caller, request).await;
         }
         for _ in 0..GRANT_ATTEMPTS_MAX {
             request.id = fastrand::i64(CHOSEN_IDS);
-            match self.propose_grant(request).await {
+            match self.propose_grant(caller, request).await {
                 Err(ApiError::LeaseExists) => continue,
                 outcome => return outcome,
             }
@@ -71,8 +75,12 @@ impl LeaseService {
         Err(ApiError::LeaseExists)
     }
 
-    async fn propose_grant(&self, request: pb::LeaseGrantRequest) -> Result<pb::LeaseGrantResponse, ApiError> {
-        match self.core.propose(Request::LeaseGrant(request)).await? {
+    async fn propose_grant(
+        &self,
+        caller: &Caller,
+        request: pb::LeaseGrantRequest,
+    ) -> Result<pb::LeaseGrantResponse, ApiError> {
+        match self.core.propose(caller, Request::LeaseGrant(request)).await? {
             Applied::LeaseGrant(mut response) => {
                 self.granted.inc();
                 self.granted_ttls_secs.observe(response.ttl as f64);
@@ -84,8 +92,12 @@ impl LeaseService {
     }
 
     /// Revokes a lease; its keys are deleted.
-    pub async fn revoke(&self, request: pb::LeaseRevokeRequest) -> Result<pb::LeaseRevokeResponse, ApiError> {
-        match self.core.propose(Request::LeaseRevoke(request)).await? {
+    pub async fn revoke(
+        &self,
+        caller: &Caller,
+        request: pb::LeaseRevokeRequest,
+    ) -> Result<pb::LeaseRevokeResponse, ApiError> {
+        match self.core.propose(caller, Request::LeaseRevoke(request)).await? {
             Applied::LeaseRevoke(mut response) => {
                 self.revoked.inc();
                 self.core.headers.complete(&mut response.header);
@@ -96,7 +108,11 @@ impl LeaseService {
     }
 
     /// Starts a lease's countdown over. An unknown or expired lease is told by a TTL of 0, not by an error.
-    pub async fn keep_alive(&self, request: pb::LeaseKeepAliveRequest) -> Result<pb::LeaseKeepAliveResponse, ApiError> {
+    pub async fn keep_alive(
+        &self,
+        caller: &Caller,
+        request: pb::LeaseKeepAliveRequest,
+    ) -> Result<pb::LeaseKeepAliveResponse, ApiError> {
         self.wait_primary().await?;
         // Taken first: a client that watches from here on misses no deletion by this lease's end.
         let revision = self.core.state.store.revision();
@@ -117,6 +133,7 @@ impl LeaseService {
     /// What is left of a lease; -1 for one that is unknown or has run out.
     pub async fn time_to_live(
         &self,
+        caller: &Caller,
         request: pb::LeaseTimeToLiveRequest,
     ) -> Result<pb::LeaseTimeToLiveResponse, ApiError> {
         self.wait_primary().await?;
@@ -131,7 +148,11 @@ impl LeaseService {
     }
 
     /// All leases.
-    pub async fn leases(&self, _request: pb::LeaseLeasesRequest) -> Result<pb::LeaseLeasesResponse, ApiError> {
+    pub async fn leases(
+        &self,
+        caller: &Caller,
+        _request: pb::LeaseLeasesRequest,
+    ) -> Result<pb::LeaseLeasesResponse, ApiError> {
         self.wait_applied().await?;
         let header = Some(self.core.headers.at(self.core.state.store.revision()));
         let leases = self.core.state.lessor.ids().into_iter().map(|id| pb::LeaseStatus { id }).collect();

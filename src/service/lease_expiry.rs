@@ -84,7 +84,7 @@ pub(super) async fn revoke_expired(core: Core, counters: Counters) {
 }
 
 async fn revoke(core: &Core, id: i64, counters: &Counters, failures: &Failures) {
-    match core.propose(Request::LeaseRevoke(LeaseRevokeRequest { id })).await {
+    match core.propose_own(Request::LeaseRevoke(LeaseRevokeRequest { id })).await {
         Ok(_) => {
             counters.expired.inc();
             counters.revoked.inc();

@@ -6,7 +6,7 @@ use crate::{
     proto::{etcdserverpb as pb, revgatepb::internal_raft_request::Request},
 };
 
-use super::{Core, wrong_outcome};
+use super::{Caller, Core, wrong_outcome};
 
 /// The etcd version this member behaves as. Clients choose what they may use by it.
 pub(super) const SERVER_VERSION: &str = "3.7.1";
@@ -39,7 +39,7 @@ impl MaintenanceService {
     }
 
     /// How this member is: of its own knowledge, without asking the cluster.
-    pub async fn status(&self, _request: pb::StatusRequest) -> Result<pb::StatusResponse, ApiError> {
+    pub async fn status(&self, caller: &Caller, _request: pb::StatusRequest) -> Result<pb::StatusResponse, ApiError> {
         let Core { state, consensus, headers } = &self.core;
         let raft = consensus.status();
         let mut errors = Vec::new();
@@ -67,8 +67,8 @@ impl MaintenanceService {
     }
 
     /// Lists, raises or clears alarms; all three through the log, as etcd does.
-    pub async fn alarm(&self, request: pb::AlarmRequest) -> Result<pb::AlarmResponse, ApiError> {
-        match self.core.propose(Request::Alarm(request)).await? {
+    pub async fn alarm(&self, caller: &Caller, request: pb::AlarmRequest) -> Result<pb::AlarmResponse, ApiError> {
+        match self.core.propose(caller, Request::Alarm(request)).await? {
             Applied::Alarm(mut response) => {
                 self.core.headers.complete(&mut response.header);
                 Ok(response)

@@ -7,6 +7,7 @@
 //! two transports get the same answers.
 
 mod auto_compaction;
+mod caller;
 mod cluster;
 mod header;
 mod health;
@@ -19,6 +20,7 @@ mod validate;
 mod watch;
 
 pub use self::{
+    caller::Caller,
     cluster::ClusterService,
     health::{Check, HealthService},
     kv::{KvService, RangeAnswer, read_error},
@@ -34,7 +36,7 @@ use crate::{
     consensus::Consensus,
     error::ApiError,
     metrics::Metrics,
-    proto::revgatepb::{InternalRaftRequest, internal_raft_request::Request},
+    proto::revgatepb::{InternalRaftRequest, RequestHeader, internal_raft_request::Request},
 };
 
 use self::header::Headers;
@@ -80,9 +82,18 @@ struct Core {
 }
 
 impl Core {
-    /// Commits a command and waits until it is applied here.
-    async fn propose(&self, request: Request) -> Result<Applied, ApiError> {
-        self.consensus.propose(InternalRaftRequest { header: None, id: 0, request: Some(request) }).await
+    /// Commits a command in a caller's name and waits until it is applied here.
+    async fn propose(&self, caller: &Caller, request: Request) -> Result<Applied, ApiError> {
+        self.propose_as(self.identify(caller)?, request).await
+    }
+
+    /// Commits a command of the member's own and waits until it is applied here.
+    async fn propose_own(&self, request: Request) -> Result<Applied, ApiError> {
+        self.propose_as(None, request).await
+    }
+
+    async fn propose_as(&self, header: Option<RequestHeader>, request: Request) -> Result<Applied, ApiError> {
+        self.consensus.propose(InternalRaftRequest { header, id: 0, request: Some(request) }).await
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     watch::{CreateError, Delivery, Event, WatchSpec, WatchStream},
 };
 
-use super::{Core, header::Headers};
+use super::{Caller, Core, header::Headers};
 
 /// The watch id of a response that belongs to no watch: refusals, and progress of the whole stream.
 const NO_WATCH_ID: i64 = -1;
@@ -43,8 +43,9 @@ impl WatchService {
     }
 
     /// A stream for one client. Dropping it cancels all its watches.
-    pub fn open(&self) -> WatchSession {
+    pub fn open(&self, caller: Caller) -> WatchSession {
         WatchSession {
+            caller,
             core: self.core.clone(),
             stream: self.core.state.hub.open_stream(),
             response_bytes_max: self.response_bytes_max,
@@ -78,6 +79,8 @@ pub enum WatchOutput {
 #[derive(Debug)]
 pub struct WatchSession {
     core: Core,
+    /// In whose name every watch of this stream is created.
+    caller: Caller,
     stream: WatchStream,
     response_bytes_max: usize,
     /// Refusals, and the pieces of a split response; they go out before anything new is taken from the hub.

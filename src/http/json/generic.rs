@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 
 use prost_reflect::{
     Cardinality, DescriptorPool, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor,
-    ReflectMessage, Value, prost::Message,
+    ReflectMessage, Value,
+    prost::{Message, Name},
 };
 
 use super::{JsonError, scalar::Seen, scan::Scanner, write};
@@ -23,18 +24,18 @@ pub(crate) fn descriptor(full_name: &str) -> Result<MessageDescriptor, ApiError>
 }
 
 /// Reads the first JSON value of `text`; no value at all is the empty message. What follows the value is ignored.
-pub(crate) fn read<T: Message + Default>(full_name: &str, text: &[u8]) -> Result<T, ApiError> {
+pub(crate) fn read<T: Message + Default + Name>(text: &[u8]) -> Result<T, ApiError> {
     let mut scanner = Scanner::new(text);
     if scanner.at_end() || scanner.null()? {
         return Ok(T::default());
     }
-    let message = read_message(&descriptor(full_name)?, &mut scanner)?;
+    let message = read_message(&descriptor(&T::full_name())?, &mut scanner)?;
     message.transcode_to().map_err(|error| ApiError::Malformed(format!("malformed request: {error}")))
 }
 
 /// Appends `message` as JSON.
-pub(crate) fn write<T: Message>(full_name: &str, message: &T, out: &mut Vec<u8>) -> Result<(), ApiError> {
-    let mut dynamic = DynamicMessage::new(descriptor(full_name)?);
+pub(crate) fn write<T: Message + Name>(message: &T, out: &mut Vec<u8>) -> Result<(), ApiError> {
+    let mut dynamic = DynamicMessage::new(descriptor(&T::full_name())?);
     dynamic.transcode_from(message).map_err(|error| ApiError::Internal(error.to_string()))?;
     write_message(&dynamic, out);
     Ok(())

@@ -3,7 +3,10 @@
 use std::fmt::Debug;
 
 use proptest::prelude::*;
-use prost_reflect::{DynamicMessage, SerializeOptions, prost::Message};
+use prost_reflect::{
+    DynamicMessage, SerializeOptions,
+    prost::{Message, Name},
+};
 
 use super::strategies as any_of;
 use crate::{
@@ -14,10 +17,10 @@ use crate::{
 };
 
 /// The generic writer's bytes, which must be prost-reflect's too.
-fn generic_bytes<T: Message>(name: &str, message: &T) -> Vec<u8> {
+fn generic_bytes<T: Message + Name>(message: &T) -> Vec<u8> {
     let mut written = Vec::new();
-    generic::write(name, message, &mut written).unwrap();
-    let mut dynamic = DynamicMessage::new(generic::descriptor(name).unwrap());
+    generic::write(message, &mut written).unwrap();
+    let mut dynamic = DynamicMessage::new(generic::descriptor(&T::full_name()).unwrap());
     dynamic.transcode_from(message).unwrap();
     let mut oracle = serde_json::Serializer::new(Vec::new());
     dynamic.serialize_with_options(&mut oracle, &SerializeOptions::new().use_proto_field_name(true)).unwrap();
@@ -25,21 +28,20 @@ fn generic_bytes<T: Message>(name: &str, message: &T) -> Vec<u8> {
     written
 }
 
-fn writers_agree<T: Message>(name: &str, message: &T, fast: impl Fn(&mut Vec<u8>, &T)) {
+fn writers_agree<T: Message + Name>(message: &T, fast: impl Fn(&mut Vec<u8>, &T)) {
     let mut written = Vec::new();
     fast(&mut written, message);
-    assert_eq!(String::from_utf8_lossy(&written), String::from_utf8_lossy(&generic_bytes(name, message)));
+    assert_eq!(String::from_utf8_lossy(&written), String::from_utf8_lossy(&generic_bytes(message)));
 }
 
 /// What is written is read back by both readers, whatever the spelling.
-fn readers_agree<T: Message + Default + PartialEq + Debug>(
-    name: &str,
+fn readers_agree<T: Message + Name + Default + PartialEq + Debug>(
     message: &T,
     fast: impl Fn(&[u8]) -> Result<T, ApiError>,
 ) {
     let mut snake = Vec::new();
-    generic::write(name, message, &mut snake).unwrap();
-    let mut dynamic = DynamicMessage::new(generic::descriptor(name).unwrap());
+    generic::write(message, &mut snake).unwrap();
+    let mut dynamic = DynamicMessage::new(generic::descriptor(&T::full_name()).unwrap());
     dynamic.transcode_from(message).unwrap();
     let mut camel = serde_json::Serializer::pretty(Vec::new());
     let options = SerializeOptions::new().stringify_64_bit_integers(false).use_enum_numbers(true);
@@ -47,16 +49,15 @@ fn readers_agree<T: Message + Default + PartialEq + Debug>(
     for text in [snake, camel.into_inner()] {
         let shown = String::from_utf8_lossy(&text);
         assert_eq!(fast(&text).as_ref(), Ok(message), "{shown}");
-        assert_eq!(generic::read(name, &text).as_ref(), Ok(message), "{shown}");
+        assert_eq!(generic::read(&text).as_ref(), Ok(message), "{shown}");
     }
 }
 
-fn same_verdict<T: Message + Default + PartialEq + Debug>(
-    name: &str,
+fn same_verdict<T: Message + Name + Default + PartialEq + Debug>(
     text: &[u8],
     fast: impl Fn(&[u8]) -> Result<T, ApiError>,
 ) {
-    assert_eq!(fast(text), generic::read(name, text), "{}", String::from_utf8_lossy(text));
+    assert_eq!(fast(text), generic::read::<T>(text), "{}", String::from_utf8_lossy(text));
 }
 
 proptest! {
@@ -64,59 +65,59 @@ proptest! {
 
     #[test]
     fn range_requests_are_read_alike(message in any_of::range_request()) {
-        readers_agree("etcdserverpb.RangeRequest", &message, read::range);
+        readers_agree(&message, read::range);
     }
 
     #[test]
     fn put_requests_are_read_alike(message in any_of::put_request()) {
-        readers_agree("etcdserverpb.PutRequest", &message, read::put);
+        readers_agree(&message, read::put);
     }
 
     #[test]
     fn delete_requests_are_read_alike(message in any_of::delete_request()) {
-        readers_agree("etcdserverpb.DeleteRangeRequest", &message, read::delete_range);
+        readers_agree(&message, read::delete_range);
     }
 
     #[test]
     fn txn_requests_are_read_alike(message in any_of::txn_request()) {
-        readers_agree("etcdserverpb.TxnRequest", &message, read::txn);
+        readers_agree(&message, read::txn);
     }
 
     #[test]
     fn watch_requests_are_read_alike(message in any_of::watch_request()) {
-        readers_agree("etcdserverpb.WatchRequest", &message, read::watch);
+        readers_agree(&message, read::watch);
     }
 
     #[test]
     fn keep_alives_are_read_and_written_alike(header in any_of::header(), id: i64, ttl: i64) {
-        readers_agree("etcdserverpb.LeaseKeepAliveRequest", &pb::LeaseKeepAliveRequest { id }, read::keep_alive);
+        readers_agree(&pb::LeaseKeepAliveRequest { id }, read::keep_alive);
         let response = pb::LeaseKeepAliveResponse { header: Some(header), id, ttl };
-        writers_agree("etcdserverpb.LeaseKeepAliveResponse", &response, write::keep_alive);
+        writers_agree(&response, write::keep_alive);
     }
 
     #[test]
     fn range_responses_are_written_alike(message in any_of::range_response()) {
-        writers_agree("etcdserverpb.RangeResponse", &message, write::range);
+        writers_agree(&message, write::range);
     }
 
     #[test]
     fn put_responses_are_written_alike(message in any_of::put_response()) {
-        writers_agree("etcdserverpb.PutResponse", &message, write::put);
+        writers_agree(&message, write::put);
     }
 
     #[test]
     fn delete_responses_are_written_alike(message in any_of::delete_response()) {
-        writers_agree("etcdserverpb.DeleteRangeResponse", &message, write::delete_range);
+        writers_agree(&message, write::delete_range);
     }
 
     #[test]
     fn txn_responses_are_written_alike(message in any_of::txn_response()) {
-        writers_agree("etcdserverpb.TxnResponse", &message, write::txn);
+        writers_agree(&message, write::txn);
     }
 
     #[test]
     fn watch_responses_are_written_alike(message in any_of::watch_response()) {
-        writers_agree("etcdserverpb.WatchResponse", &message, write::watch);
+        writers_agree(&message, write::watch);
     }
 
     #[test]
@@ -148,21 +149,21 @@ proptest! {
     #[test]
     fn odd_texts_get_the_same_verdict(text in any_of::request_text(), at: usize, byte: u8, how: u8) {
         for text in [text.as_bytes().to_vec(), any_of::edit(text.as_bytes(), at, byte, how)] {
-            same_verdict("etcdserverpb.RangeRequest", &text, read::range);
-            same_verdict("etcdserverpb.PutRequest", &text, read::put);
-            same_verdict("etcdserverpb.DeleteRangeRequest", &text, read::delete_range);
-            same_verdict("etcdserverpb.TxnRequest", &text, read::txn);
-            same_verdict("etcdserverpb.WatchRequest", &text, read::watch);
-            same_verdict("etcdserverpb.LeaseKeepAliveRequest", &text, read::keep_alive);
+            same_verdict(&text, read::range);
+            same_verdict(&text, read::put);
+            same_verdict(&text, read::delete_range);
+            same_verdict(&text, read::txn);
+            same_verdict(&text, read::watch);
+            same_verdict(&text, read::keep_alive);
         }
     }
 
     #[test]
     fn no_bytes_make_a_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
-        same_verdict("etcdserverpb.TxnRequest", &bytes, read::txn);
+        same_verdict(&bytes, read::txn);
         let mut inside = b"{\"compare\":[{\"key\":\"".to_vec();
         inside.extend_from_slice(&bytes);
-        same_verdict("etcdserverpb.TxnRequest", &inside, read::txn);
+        same_verdict(&inside, read::txn);
     }
 
     #[test]

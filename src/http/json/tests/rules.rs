@@ -9,7 +9,7 @@ use crate::{
 fn limit(json: &str) -> Result<i64, ApiError> {
     let text = format!("{{\"limit\":{json}}}");
     let fast = read::range(text.as_bytes());
-    let generic = generic::read::<pb::RangeRequest>("etcdserverpb.RangeRequest", text.as_bytes());
+    let generic = generic::read::<pb::RangeRequest>(text.as_bytes());
     assert_eq!(fast, generic, "{text}");
     fast.map(|request| request.limit)
 }
@@ -17,7 +17,7 @@ fn limit(json: &str) -> Result<i64, ApiError> {
 fn key(json: &str) -> Result<Vec<u8>, ApiError> {
     let text = format!("{{\"key\":{json}}}");
     let fast = read::range(text.as_bytes());
-    let generic = generic::read::<pb::RangeRequest>("etcdserverpb.RangeRequest", text.as_bytes());
+    let generic = generic::read::<pb::RangeRequest>(text.as_bytes());
     assert_eq!(fast, generic, "{text}");
     fast.map(|request| request.key.to_vec())
 }
@@ -152,7 +152,7 @@ fn what_is_malformed_is_refused_with_its_place() {
         let error = read::range(text).expect_err(&shown);
         assert_eq!(error.to_string(), message, "{shown}");
         assert_eq!(error.code(), Code::InvalidArgument, "{shown}");
-        let generic = generic::read::<pb::RangeRequest>("etcdserverpb.RangeRequest", text);
+        let generic = generic::read::<pb::RangeRequest>(text);
         assert_eq!(generic, Err(error), "{shown}");
     }
 }
