@@ -28,7 +28,7 @@ async fn a_new_member_leads_at_once_and_serves() {
     let member = Member::start().await;
     // Its membership, and the first entry of its term.
     let first = Status { leader: MEMBER_ID, term: 1, last_log_index: 2, committed: 2, applied: 2, is_leader: true };
-    assert!(*member.consensus.leadership().wait_for(|leads| *leads).await.unwrap());
+    assert!(*member.consensus.leadership().borrow());
     assert_eq!(member.consensus.status(), first);
     member.consensus.read_barrier().await.unwrap();
     assert_eq!(revision(member.propose(put("a", "1")).await), 2);
@@ -124,6 +124,23 @@ async fn the_log_is_released_up_to_what_the_file_holds() {
     let member = Member::start_in(member.crash().await, few).await.unwrap();
     assert_eq!((member.value("k").as_deref(), member.state.store.revision()), (Some("199"), 201));
     assert_eq!(revision(member.propose(put("k", "more")).await), 202);
+    member.crash().await;
+}
+
+#[tokio::test]
+async fn the_tail_in_memory_is_bounded_in_bytes() {
+    let member = Member::start().await;
+    let large = "x".repeat(1024 * 1024);
+    // As encoded and as decoded, 40 of them take 80 MiB.
+    for n in 0..40 {
+        member.propose(put(&format!("k{n}"), &large)).await.unwrap();
+    }
+    let raft = member.consensus.inner.raft.clone();
+    let oldest_gone = |metrics: &openraft::RaftMetrics<_>| metrics.purged.is_some_and(|purged| purged.index >= 5);
+    raft.wait(None).metrics(oldest_gone, "the oldest entries are purged").await.unwrap();
+    let member = Member::start_in(member.crash().await, |_| {}).await.unwrap();
+    assert_eq!(member.value("k0").map(|value| value.len()), Some(large.len()));
+    assert_eq!(member.state.store.revision(), 41);
     member.crash().await;
 }
 
