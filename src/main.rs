@@ -1,2 +1,15 @@
-//! SKELETON
-fn main() {}
+//! The binary: the command line, and the member it asks for.
+
+use std::process::ExitCode;
+
+use revgate::{
+    cli::{self, Asked},
+    server,
+};
+
+fn main() -> ExitCode {
+    match cli::read() {
+        Ok(Asked::Serve(config)) => server::run(*config),
+        Err(code) => code,
+    }
+}

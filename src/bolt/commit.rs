@@ -36,9 +36,8 @@ pub(super) fn write(inner: &Inner, meta: &Meta, spill: &Spill<'_, '_>, file_byte
     dirty.sort_unstable_by_key(|page| page.id);
     let mut buffer = Vec::new();
     for pages in neighbours(&dirty, page_bytes) {
-        buffer.clear();
-        pages.iter().for_each(|page| buffer.extend_from_slice(&spill.arena[page.start..page.start + page.bytes]));
-        inner.file.write_all_at(&buffer, pages[0].id * page_bytes).map_err(poisoned("writing pages"))?;
+        let bytes = contiguous(&spill.arena, pages, &mut buffer);
+        inner.file.write_all_at(bytes, pages[0].id * page_bytes).map_err(poisoned("writing pages"))?;
     }
     inner.file.sync_data().map_err(poisoned("syncing pages"))?;
     let meta_page = meta.encode();
@@ -88,6 +87,17 @@ fn neighbours(dirty: &[Dirty], page_bytes: u64) -> impl Iterator<Item = &[Dirty]
         bytes = 0;
         false
     })
+}
+
+/// The bytes of pages in one piece: as they lie in the arena, or else brought together in `buffer`.
+fn contiguous<'a>(arena: &'a [u8], pages: &[Dirty], buffer: &'a mut Vec<u8>) -> &'a [u8] {
+    let (first, last) = (pages[0], pages[pages.len() - 1]);
+    if pages.windows(2).all(|pair| pair[0].start + pair[0].bytes == pair[1].start) {
+        return &arena[first.start..last.start + last.bytes];
+    }
+    buffer.clear();
+    pages.iter().for_each(|page| buffer.extend_from_slice(&arena[page.start..page.start + page.bytes]));
+    buffer
 }
 
 #[cfg(test)]

@@ -55,7 +55,9 @@ impl Map {
         // The bytes are initialised, as file content always is, and u8 has no alignment or invalid values.
         // They do not change while the slice lives: the mapping is read-only, and `pwrite` goes only to pages that
         // were free for every live transaction (freelist.rs releases a page only behind the oldest reader, and the
-        // two meta pages, which are rewritten, are refused by `Pages::page` and read with `pread` instead).
+        // two meta pages, which are rewritten, are refused by `Pages::raw` and read with `pread` instead). What this
+        // rests on is that no page is both in the tree and in the freelist. A walk on opening makes sure of it; only
+        // where a clean close left its freelist in the file is that list trusted, as far as commits do not notice.
         Some(unsafe { std::slice::from_raw_parts(self.raw.as_ptr().add(offset), len) })
     }
 }

@@ -172,7 +172,7 @@ impl Db {
     /// Bytes of the pages in use as of the last commit: all pages ever used, less the free ones.
     pub fn size_in_use_bytes(&self) -> u64 {
         let view = self.inner.view.lock();
-        (view.meta.high_water - view.free_pages) * u64::from(view.meta.page_bytes)
+        view.meta.high_water.saturating_sub(view.free_pages) * u64::from(view.meta.page_bytes)
     }
 
     /// How many read transactions are open.

@@ -15,6 +15,8 @@ use super::{
 
 /// A node smaller than this share of a page is merged with a neighbour.
 const MERGE_DIVISOR: usize = 4;
+/// A bucket larger than this share of a page does not live in its own value.
+const INLINE_DIVISOR: usize = 4;
 /// A page is not cut below this many elements, so that branches always branch.
 const SPLIT_ELEMENTS_MIN: usize = 2;
 /// A page is cut before this size whatever else holds: element offsets are 32 bits wide.
@@ -91,6 +93,12 @@ impl<'s, 'db> Spill<'s, 'db> {
                 self.rebalance(child)?;
             }
         }
+        self.merge_children(node)
+    }
+
+    /// Drops the empty children of a branch, and merges the small ones with their neighbours.
+    fn merge_children(&mut self, node: &mut Node<'db>) -> Result<(), BoltError> {
+        let Body::Branch(links) = &mut node.body else { return Ok(()) };
         let before = links.len();
         links.retain(|link| match &link.child {
             Child::Node(child) if child.len() == 0 => {
@@ -109,6 +117,8 @@ impl<'s, 'db> Spill<'s, 'db> {
                 self.freed.extend(right.old);
                 let left = links[index].child.node(&self.pages)?;
                 self.absorb(left, right)?;
+                // A small child that was alone below `right` has neighbours now.
+                self.merge_children(left)?;
             } else {
                 index += 1;
             }
@@ -150,7 +160,9 @@ impl<'s, 'db> Spill<'s, 'db> {
     /// Whether a bucket with this root is small enough to live inside its own value.
     pub(super) fn fits_inline(&self, root: &Node<'db>) -> bool {
         let Body::Leaf(entries) = &root.body else { return false };
-        root.page_bytes() <= self.page_bytes / 4 && !entries.iter().any(Entry::is_bucket)
+        entries.len() <= ELEMENTS_MAX
+            && root.page_bytes() <= self.page_bytes / INLINE_DIVISOR
+            && !entries.iter().any(Entry::is_bucket)
     }
 
     /// Lays a tree's touched nodes out as pages; returns the root's.
@@ -305,8 +317,8 @@ mod tests {
 
     #[test]
     fn what_fits_is_not_cut() {
-        assert_eq!(split(&[100; 40], 4096, 0.5), [0..40]);
-        assert_eq!(split(&[], 4096, 0.5), [0..0]);
+        assert_eq!(split(&[100; 40], 4096, 0.5), vec![0..40; 1]);
+        assert_eq!(split(&[], 4096, 0.5), vec![0..0; 1]);
     }
 
     #[test]
@@ -319,7 +331,7 @@ mod tests {
     #[test]
     fn every_page_keeps_two_elements() {
         assert_eq!(split(&[5000; 7], 4096, 0.5), [0..2, 2..4, 4..7]);
-        assert_eq!(split(&[5000; 4], 4096, 0.5), [0..4]);
+        assert_eq!(split(&[5000; 4], 4096, 0.5), vec![0..4; 1]);
         assert_eq!(split(&[1000, 1000, 1000, 1000, 4000, 10], 4096, 1.0), [0..4, 4..6]);
     }
 

@@ -1,1 +1,102 @@
-//! SKELETON
+//! The command line: `revgate serve`, which plain `revgate` means too.
+//!
+//! Flags have etcd's names where the meaning is etcd's, and each has an environment variable `REVGATE_<FLAG>`; a flag
+//! given wins over its variable. This room turns words into a [`Config`] and sets up logs; it knows nothing of what is
+//! done with it.
+
+mod duration;
+mod flags;
+mod logs;
+mod settings;
+mod urls;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+use self::flags::ServeFlags;
+use crate::config::Config;
+
+/// Exit code for flags that cannot be, as clap's.
+const EXIT_USAGE: u8 = 2;
+
+/// A durable, watchable key-value store that speaks etcd v3's JSON gateway over HTTP and WebSocket.
+#[derive(Debug, Parser)]
+#[command(name = "revgate", version, about, after_help = "Without a command, `revgate` means `revgate serve`.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve one member.
+    Serve(Box<ServeFlags>),
+}
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Asked {
+    /// Serve one member.
+    Serve(Box<Config>),
+}
+
+/// Reads the command line of this process and sets up its logs. What cannot be is told on standard error; then, and after
+/// `--help` and `--version`, the process ends with the code.
+pub fn read() -> Result<Asked, ExitCode> {
+    let cli = Cli::parse_from(with_default_command(std::env::args_os().collect()));
+    match cli.command {
+        Command::Serve(flags) => {
+            logs::init(flags.log_level, flags.log_format);
+            let config = settings::config(&flags).and_then(|config| settings::check_existing(&flags).map(|()| config));
+            match config {
+                Ok(config) => Ok(Asked::Serve(Box::new(config))),
+                Err(error) => {
+                    eprintln!("error: {error}");
+                    Err(ExitCode::from(EXIT_USAGE))
+                }
+            }
+        }
+    }
+}
+
+/// Puts `serve` where a command is missing: at the end of nothing, and before a first flag that is not ours.
+fn with_default_command(mut args: Vec<OsString>) -> Vec<OsString> {
+    const OUR_OWN: [&str; 4] = ["-h", "--help", "-V", "--version"];
+    let missing = match args.get(1).map(|arg| arg.to_string_lossy()) {
+        None => true,
+        Some(first) => first.starts_with('-') && !OUR_OWN.contains(&&*first),
+    };
+    if missing {
+        args.insert(args.len().min(1), "serve".into());
+    }
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serve_is_what_is_meant_without_a_command() {
+        let with_default = |args: &[&str]| {
+            let args = with_default_command(args.iter().map(OsString::from).collect());
+            args.into_iter().map(|arg| arg.into_string().expect("text")).collect::<Vec<_>>()
+        };
+        assert_eq!(with_default(&["revgate"]), ["revgate", "serve"]);
+        assert_eq!(with_default(&["revgate", "--name", "a"]), ["revgate", "serve", "--name", "a"]);
+        assert_eq!(with_default(&["revgate", "serve", "--name", "a"]), ["revgate", "serve", "--name", "a"]);
+        assert_eq!(with_default(&["revgate", "--version"]), ["revgate", "--version"]);
+        assert_eq!(with_default(&["revgate", "--help"]), ["revgate", "--help"]);
+        assert_eq!(with_default(&["revgate", "other"]), ["revgate", "other"]);
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+        assert!(Cli::try_parse_from(["revgate", "serve", "--no-such-flag"]).is_err());
+        let error = Cli::try_parse_from(["revgate", "serve", "--drain-timeout", "soon"]).expect_err("no duration");
+        assert!(error.to_string().contains("--drain-timeout") && error.to_string().contains("30s"), "{error}");
+    }
+}

@@ -66,6 +66,15 @@ impl Disk for RealDisk {
 #[derive(Debug)]
 struct RealFile(fs::File);
 
+impl Drop for RealFile {
+    /// Closing alone is not enough to give up a lock: a child process being started shares the descriptor, and with it
+    /// the lock, until it has become its program. Unlocking holds for all who share it. A file without a lock is not
+    /// affected, and if this fails closing is left to do it.
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 impl File for RealFile {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.0.read_exact_at(buf, offset)

@@ -46,6 +46,13 @@ struct Pending {
     failure: Option<MvccError>,
 }
 
+impl Pending {
+    /// Why nothing more is taken, if so.
+    fn refusal(&self) -> Option<MvccError> {
+        self.failure.clone().or(self.stop.map(|_| MvccError::Closed))
+    }
+}
+
 /// How the thread is to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
@@ -121,7 +128,15 @@ impl Backend {
         pending.open.ops += writes.len();
         pending.open.bytes += bytes;
         pending.open.writes.extend(writes);
-        pending.open.jobs.extend(job);
+        let Some(mut job) = job else { return };
+        if let Some(error) = pending.refusal() {
+            drop(pending);
+            if let Some(done) = job.take_callback() {
+                done(Err(error));
+            }
+            return;
+        }
+        pending.open.jobs.push(job);
     }
 
     /// Ends the entry in progress.
@@ -143,8 +158,7 @@ impl Backend {
 
     pub(super) fn flush(&self, done: Callback) {
         let mut pending = self.pending.lock();
-        if pending.stop.is_some() || pending.failure.is_some() {
-            let error = pending.failure.clone().unwrap_or(MvccError::Closed);
+        if let Some(error) = pending.refusal() {
             drop(pending);
             return done(Err(error));
         }

@@ -202,6 +202,8 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
     use proptest::prelude::*;
     use prost::Message;
 

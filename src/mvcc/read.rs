@@ -180,14 +180,14 @@ fn read_single(
     visit: &mut dyn FnMut(KeyValueRef<'_>),
 ) -> Result<i64, MvccError> {
     let KeyRange::Single(key) = &query.range else { return Ok(0) };
-    let Some(found) = shared.find(key, at)? else { return Ok(0) };
-    found.visit(|kv| {
+    let found = shared.read_key(key, at, |pair| {
+        let kv = KeyValueRef::from(pair);
         let revision = Revision { main: kv.mod_revision, sub: 0 };
         if query.admits(&Entry { revision, created: kv.create_revision, version: kv.version }) {
             visit(kv);
         }
     })?;
-    Ok(1)
+    Ok(i64::from(found.is_some()))
 }
 
 /// Visits all keys of a range that exist at `at`, by steps, each under a short lock.

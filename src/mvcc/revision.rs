@@ -138,7 +138,8 @@ mod tests {
     fn ranges_follow_etcds_rules() {
         let range =
             |key: &'static [u8], end: &'static [u8]| KeyRange::new(Bytes::from_static(key), Bytes::from_static(end));
-        let cases: [(KeyRange, &[&[u8]], &[&[u8]]); 5] = [
+        type Keys = &'static [&'static [u8]];
+        let cases: [(KeyRange, Keys, Keys); 5] = [
             (range(b"b", b""), &[b"b"], &[b"a", b"ba", b"c"]),
             (range(b"b", b"d"), &[b"b", b"ba", b"c", b"czz"], &[b"a", b"d", b"da"]),
             (range(b"b", b"\0"), &[b"b", b"c", b"\xff"], &[b"a"]),

@@ -65,6 +65,8 @@ const CAPACITY_KEPT_RECORDS: usize = 16_384;
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
     use super::*;
     use crate::proto::mvccpb;
 

@@ -22,7 +22,7 @@ use super::{
     index::{Entry, Index},
     ring::Ring,
 };
-use crate::{bolt, metrics::Metrics};
+use crate::{bolt, metrics::Metrics, proto::mvccpb};
 
 /// Most keys a walk looks at while it holds the lock.
 pub(super) const LOCKED_WALK_KEYS_MAX: usize = 4_096;
@@ -122,32 +122,41 @@ impl Shared {
         Ok((tx, seen))
     }
 
-    /// Where the key's state at a revision is (0: the current one); `None` if there was no such key.
+    /// Hands the key's state at a revision (0: the current one) to `visit`; `None` if there was no such key.
     ///
     /// What is in memory costs no view of the file.
-    pub(super) fn find(&self, key: &[u8], revision: i64) -> Result<Option<Found>, MvccError> {
+    pub(super) fn read_key<T>(
+        &self,
+        key: &[u8],
+        revision: i64,
+        visit: impl FnOnce(Pair<'_>) -> T,
+    ) -> Result<Option<T>, MvccError> {
         self.backend.check_usable()?;
         let look = |state: &State| -> Result<Option<Source>, MvccError> {
             let at = state.readable(revision)?;
             Ok(state.index.get(key, at).map(|entry| state.locate(entry.revision)))
         };
         let source = look(&self.state.read())?;
-        let tx = match source {
-            None => return Ok(None),
-            Some(Source::Memory(record)) => return Ok(Some(Found::Memory(record))),
-            Some(Source::File(revision)) => {
-                let tx = self.pin()?;
-                if Values::of(&tx)?.get(revision)?.is_some() {
-                    return Ok(Some(Found::File(tx, revision)));
-                }
-                // A compaction may have deleted it since the look: look again with the file pinned first.
-                self.view(look)?
+        if let Some(Source::File(revision)) = source {
+            let tx = self.pin()?;
+            if let Some(kv) = Values::of(&tx)?.get(revision)? {
+                return Ok(Some(visit(Pair::Borrowed(kv))));
             }
-        };
-        Ok(match tx {
-            (_, None) => None,
-            (_, Some(Source::Memory(record))) => Some(Found::Memory(record)),
-            (tx, Some(Source::File(revision))) => Some(Found::File(tx, revision)),
+            // A compaction may have deleted it since the look: look again with the file pinned first.
+            let (tx, source) = self.view(look)?;
+            return source.map(|source| Values::visit(&tx, &source, visit)).transpose();
+        }
+        Ok(match source {
+            Some(Source::Memory(record)) => Some(visit(Pair::Shared(&record.kv))),
+            _ => None,
+        })
+    }
+
+    /// A copy of the key's state at a revision (0: the current one).
+    pub(super) fn get(&self, key: &[u8], revision: i64) -> Result<Option<mvccpb::KeyValue>, MvccError> {
+        self.read_key(key, revision, |pair| match pair {
+            Pair::Shared(kv) => kv.clone(),
+            Pair::Borrowed(kv) => kv.to_owned(),
         })
     }
 
@@ -169,25 +178,20 @@ impl Shared {
     }
 }
 
-/// A change that was found.
-#[derive(Debug)]
-pub(super) enum Found {
-    Memory(Arc<Record>),
-    File(bolt::ReadTx, Revision),
+/// A key's state where it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pair<'a> {
+    /// In memory, where a copy shares the strings.
+    Shared(&'a mvccpb::KeyValue),
+    /// In a page.
+    Borrowed(KeyValueRef<'a>),
 }
 
-impl Found {
-    pub(super) fn visit<T>(&self, visit: impl FnOnce(KeyValueRef<'_>) -> T) -> Result<T, MvccError> {
-        match self {
-            Found::Memory(record) => Ok(visit((&record.kv).into())),
-            Found::File(tx, revision) => Ok(visit(Values::of(tx)?.require(*revision)?)),
-        }
-    }
-
-    pub(super) fn to_owned(&self) -> Result<crate::proto::mvccpb::KeyValue, MvccError> {
-        match self {
-            Found::Memory(record) => Ok(record.kv.clone()),
-            Found::File(..) => self.visit(|kv| kv.to_owned()),
+impl<'a> From<Pair<'a>> for KeyValueRef<'a> {
+    fn from(pair: Pair<'a>) -> Self {
+        match pair {
+            Pair::Shared(kv) => kv.into(),
+            Pair::Borrowed(kv) => kv,
         }
     }
 }
@@ -231,16 +235,23 @@ impl<'tx> Values<'tx> {
         self.bucket.cursor()
     }
 
-    fn get(&self, revision: Revision) -> Result<Option<&'tx [u8]>, MvccError> {
-        Ok(self.bucket.get(&revision.encode())?)
+    fn visit<T>(tx: &'tx bolt::ReadTx, source: &Source, visit: impl FnOnce(Pair<'_>) -> T) -> Result<T, MvccError> {
+        match source {
+            Source::Memory(record) => Ok(visit(Pair::Shared(&record.kv))),
+            Source::File(revision) => Ok(visit(Pair::Borrowed(Values::of(tx)?.require(*revision)?))),
+        }
     }
 
-    fn require(&self, revision: Revision) -> Result<KeyValueRef<'tx>, MvccError> {
-        let encoded = self.get(revision)?.ok_or_else(|| MvccError::damaged(revision, "the file lacks it"))?;
+    fn get(&self, revision: Revision) -> Result<Option<KeyValueRef<'tx>>, MvccError> {
+        let Some(encoded) = self.bucket.get(&revision.encode())? else { return Ok(None) };
         let kv = KeyValueRef::decode_at(revision, encoded)?;
         if kv.mod_revision != revision.main {
             return Err(MvccError::damaged(revision, "it holds another revision's pair"));
         }
-        Ok(kv)
+        Ok(Some(kv))
+    }
+
+    fn require(&self, revision: Revision) -> Result<KeyValueRef<'tx>, MvccError> {
+        self.get(revision)?.ok_or_else(|| MvccError::damaged(revision, "the file lacks it"))
     }
 }

@@ -114,7 +114,7 @@ impl Store {
 
     /// The key's state at a revision (0 = current).
     pub fn get(&self, key: &[u8], revision: i64) -> Result<Option<mvccpb::KeyValue>, MvccError> {
-        self.shared().find(key, revision)?.map(|found| found.to_owned()).transpose()
+        self.shared().get(key, revision)
     }
 
     /// Change sets from main revision `from` on, in order, until `bytes_max` or `revisions_max` is reached (at least one if there is any).
@@ -177,7 +177,8 @@ impl Store {
         Ok(pairs)
     }
 
-    /// Applied bytes that are not in the file yet.
+    /// Applied bytes that are not in the file yet. The store takes whatever is applied: it is the apply loop's part to
+    /// slow down when this grows.
     pub fn unwritten_bytes(&self) -> u64 {
         self.shared().unwritten_bytes.load(Ordering::Relaxed)
     }
@@ -194,12 +195,11 @@ impl Store {
 
     /// Set once, before use: called if the backend thread cannot go on (failed fsync, broken page). The member must stop.
     pub fn on_fatal(&self, callback: FatalCallback) {
-        *self.shared().on_fatal.lock() = Some(callback);
-        // It may have failed already, with nobody to tell.
-        if let Err(error) = self.shared().backend.check_usable()
-            && let Some(callback) = &*self.shared().on_fatal.lock()
-        {
-            callback(error);
+        let mut slot = self.shared().on_fatal.lock();
+        match self.shared().backend.check_usable() {
+            Ok(()) => *slot = Some(callback),
+            // It failed already, with nobody to tell.
+            Err(error) => callback(error),
         }
     }
 
@@ -219,7 +219,11 @@ impl Handle {
         let thread = self.thread.lock().take();
         // A callback may hold the last handle: the thread cannot wait for itself.
         let outcome = match thread.filter(|thread| thread.thread().id() != thread::current().id()) {
-            Some(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Some(thread) => match thread.join() {
+                Ok(outcome) => outcome,
+                Err(_) if thread::panicking() => Err(MvccError::Closed),
+                Err(panic) => std::panic::resume_unwind(panic),
+            },
             None => Ok(()),
         };
         self.shared.db.write().take();

@@ -90,7 +90,7 @@ impl<'a> WriteTxn<'a> {
     pub fn get(&self, key: &[u8]) -> Result<Option<mvccpb::KeyValue>, MvccError> {
         match self.overlay.get(key) {
             Some(entry) => Ok(self.own(entry).filter(|record| !record.tombstone).map(|record| record.kv.clone())),
-            None => self.shared.find(key, self.base_revision)?.map(|found| found.to_owned()).transpose(),
+            None => self.shared.get(key, self.base_revision),
         }
     }
 

@@ -1,184 +1,93 @@
-//! etcd's semantics, one file a service; no HTTP in it. SKELETON: the signatures below are the contract.
-#![allow(missing_docs, unused, clippy::all)]
+//! etcd's semantics, one file a service.
+//!
+//! A service checks what needs no state, asks `consensus` for what must be agreed on or waited for, and reads the rest
+//! where it lies. Every answer's header is complete when it leaves this room, every failure is an [`ApiError`].
+//!
+//! Must never know: HTTP, JSON, sockets, or who the client is connected through. A transport calls these services, and
+//! two transports get the same answers.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
+mod auto_compaction;
+mod cluster;
+mod header;
+mod health;
+mod kv;
+mod lease;
+mod lease_expiry;
+mod maintenance;
+mod tasks;
+mod validate;
+mod watch;
+
+pub use self::{
+    cluster::ClusterService,
+    health::{Check, HealthService},
+    kv::{KvService, RangeAnswer, read_error},
+    lease::LeaseService,
+    maintenance::{MaintenanceService, Versions},
+    tasks::Tasks,
+    watch::{WatchOutput, WatchService, WatchSession},
 };
 
 use crate::{
-    apply::State, config::Config, consensus::Consensus, error::ApiError, metrics::Metrics, mvcc::RangeCursor,
-    proto::etcdserverpb as pb, watch::Delivery,
+    apply::{Applied, State},
+    config::Config,
+    consensus::Consensus,
+    error::ApiError,
+    metrics::Metrics,
+    proto::revgatepb::{InternalRaftRequest, internal_raft_request::Request},
 };
+
+use self::header::Headers;
 
 /// All services of one member. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Services {
+    /// Range, put, delete, txn, compaction.
     pub kv: KvService,
+    /// Streams of events.
     pub watch: WatchService,
+    /// Leases.
     pub lease: LeaseService,
+    /// Who belongs to the cluster.
     pub cluster: ClusterService,
+    /// Status, alarms, versions.
     pub maintenance: MaintenanceService,
+    /// What `/health`, `/livez` and `/readyz` ask.
     pub health: HealthService,
 }
 
 impl Services {
+    /// The services of a member whose floors below are running.
     pub fn new(config: &Config, state: State, consensus: Consensus, metrics: &Metrics) -> Services {
-        todo!()
+        let core = Core { headers: Headers::new(&state.members, consensus.clone()), state, consensus };
+        Services {
+            kv: KvService::new(core.clone(), config.txn_ops_max),
+            watch: WatchService::new(core.clone(), config.request_bytes_max),
+            lease: LeaseService::new(core.clone(), config.request_timeout(), metrics),
+            cluster: ClusterService::new(core.clone()),
+            maintenance: MaintenanceService::new(core.clone(), config.quota_backend_bytes),
+            health: HealthService::new(core, config.request_timeout(), metrics),
+        }
     }
 }
 
-/// A range's answer: header first, then pairs from the cursor, then more and count.
-#[derive(Debug)]
-pub struct RangeAnswer {
-    pub header: pb::ResponseHeader,
-    pub cursor: RangeCursor,
-}
-
+/// What every service stands on.
 #[derive(Clone, Debug)]
-pub struct KvService {
-    _p: Arc<()>,
+struct Core {
+    state: State,
+    consensus: Consensus,
+    headers: Headers,
 }
-impl KvService {
-    pub async fn range(&self, request: pb::RangeRequest) -> Result<RangeAnswer, ApiError> {
-        todo!()
-    }
-    pub async fn put(&self, request: pb::PutRequest) -> Result<pb::PutResponse, ApiError> {
-        todo!()
-    }
-    pub async fn delete_range(&self, request: pb::DeleteRangeRequest) -> Result<pb::DeleteRangeResponse, ApiError> {
-        todo!()
-    }
-    pub async fn txn(&self, request: pb::TxnRequest) -> Result<pb::TxnResponse, ApiError> {
-        todo!()
-    }
-    pub async fn compact(&self, request: pb::CompactionRequest) -> Result<pb::CompactionResponse, ApiError> {
-        todo!()
+
+impl Core {
+    /// Commits a command and waits until it is applied here.
+    async fn propose(&self, request: Request) -> Result<Applied, ApiError> {
+        self.consensus.propose(InternalRaftRequest { header: None, id: 0, request: Some(request) }).await
     }
 }
 
-#[derive(Clone, Debug)]
-pub struct WatchService {
-    _p: Arc<()>,
-}
-impl WatchService {
-    pub fn open(&self) -> WatchSession {
-        todo!()
-    }
-}
-
-/// One client's stream of watches: requests in, deliveries out.
-#[derive(Debug)]
-pub struct WatchSession {
-    _p: (),
-}
-
-/// What goes to the client. Headers are complete.
-#[derive(Debug)]
-pub enum WatchOutput {
-    /// Anything without events.
-    Control(pb::WatchResponse),
-    /// Events, shared with other streams; `header` and the flag `fragment` are this response's. Already split if the watcher allows it.
-    Events { header: pb::ResponseHeader, watch_id: i64, fragment: bool, events: Vec<Arc<crate::watch::Event>> },
-}
-
-impl WatchSession {
-    /// Takes one request of the client's. Unknown or empty ones are ignored, as etcd does. Refused creations come out as a
-    /// created+canceled response with watch_id -1.
-    pub fn handle(&mut self, request: pb::WatchRequest) {
-        todo!()
-    }
-    /// The next response; `None` when the member is going down.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchOutput>> {
-        todo!()
-    }
-    /// Whether any response is ready without waiting (so that a transport can gather a burst into one write).
-    pub fn try_next(&mut self) -> Option<WatchOutput> {
-        todo!()
-    }
-}
-
-#[derive(Clone, Debug)]
-pub struct LeaseService {
-    _p: Arc<()>,
-}
-impl LeaseService {
-    pub async fn grant(&self, request: pb::LeaseGrantRequest) -> Result<pb::LeaseGrantResponse, ApiError> {
-        todo!()
-    }
-    pub async fn revoke(&self, request: pb::LeaseRevokeRequest) -> Result<pb::LeaseRevokeResponse, ApiError> {
-        todo!()
-    }
-    pub async fn keep_alive(&self, request: pb::LeaseKeepAliveRequest) -> Result<pb::LeaseKeepAliveResponse, ApiError> {
-        todo!()
-    }
-    pub async fn time_to_live(
-        &self,
-        request: pb::LeaseTimeToLiveRequest,
-    ) -> Result<pb::LeaseTimeToLiveResponse, ApiError> {
-        todo!()
-    }
-    pub async fn leases(&self, request: pb::LeaseLeasesRequest) -> Result<pb::LeaseLeasesResponse, ApiError> {
-        todo!()
-    }
-}
-
-#[derive(Clone, Debug)]
-pub struct ClusterService {
-    _p: Arc<()>,
-}
-impl ClusterService {
-    pub async fn member_list(&self, request: pb::MemberListRequest) -> Result<pb::MemberListResponse, ApiError> {
-        todo!()
-    }
-}
-
-#[derive(Clone, Debug)]
-pub struct MaintenanceService {
-    _p: Arc<()>,
-}
-impl MaintenanceService {
-    pub async fn status(&self, request: pb::StatusRequest) -> Result<pb::StatusResponse, ApiError> {
-        todo!()
-    }
-    pub async fn alarm(&self, request: pb::AlarmRequest) -> Result<pb::AlarmResponse, ApiError> {
-        todo!()
-    }
-    /// etcd version this member behaves as ("3.7.1"), cluster version ("3.7.0"), storage version ("3.7.0").
-    pub fn versions(&self) -> Versions {
-        todo!()
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Versions {
-    pub server: String,
-    pub cluster: String,
-    pub storage: String,
-}
-
-/// One check's name and what is wrong, if anything.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
-    pub name: &'static str,
-    pub failure: Option<String>,
-}
-
-#[derive(Clone, Debug)]
-pub struct HealthService {
-    _p: Arc<()>,
-}
-impl HealthService {
-    /// `/health`: the reason it is not healthy ("ALARM NOSPACE", "RAFT NO LEADER", "RANGE ERROR:…"), if any. `excluded` names alarms to ignore.
-    pub async fn health(&self, excluded: &[String], serializable: bool) -> Result<(), String> {
-        todo!()
-    }
-    /// `/livez`: serializable_read.
-    pub async fn live_checks(&self, excluded: &[String]) -> Vec<Check> {
-        todo!()
-    }
-    /// `/readyz`: data_corruption, serializable_read, linearizable_read, non_learner.
-    pub async fn ready_checks(&self, excluded: &[String]) -> Vec<Check> {
-        todo!()
-    }
+/// The state machine answered a command with another command's outcome.
+fn wrong_outcome(command: &str, applied: &Applied) -> ApiError {
+    tracing::error!(command, ?applied, "a command was applied as another one");
+    ApiError::Internal(format!("{command} was applied as another command"))
 }

@@ -197,6 +197,8 @@ impl Reader {
 
 /// The records every segment has at its beginning: checksum and metadata.
 const HEAD_RECORDS_MIN: usize = 2;
+/// Largest single read of a segment.
+const READ_BYTES_MAX: usize = 1 << 20;
 
 fn damaged(dir: &Path, name: SegmentName, offset: usize, what: String) -> WalError {
     WalError::Damaged { path: name.path(dir), offset: offset as u64, what }
@@ -207,9 +209,19 @@ fn read_file(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, WalError> {
     let length = file.len().map_err(io_error(path, "asking for the length of a segment"))?;
     let too_large = || std::io::Error::new(std::io::ErrorKind::OutOfMemory, "the segment does not fit into memory");
     let length = usize::try_from(length).map_err(|_| io_error(path, "reading a segment")(too_large()))?;
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(length).map_err(|_| io_error(path, "reading a segment")(too_large()))?;
-    bytes.resize(length, 0);
-    file.read_exact_at(&mut bytes, 0).map_err(io_error(path, "reading a segment"))?;
+    // Zeroed memory costs nothing until it is touched, and most of a fresh segment is zeros: only what is something else
+    // is copied into it.
+    let mut bytes = vec![0; length];
+    let mut chunk = vec![0; READ_BYTES_MAX.min(length)];
+    let zeros = vec![0; chunk.len()];
+    let mut offset = 0;
+    while offset < length {
+        let chunk = &mut chunk[..READ_BYTES_MAX.min(length - offset)];
+        file.read_exact_at(chunk, offset as u64).map_err(io_error(path, "reading a segment"))?;
+        if *chunk != zeros[..chunk.len()] {
+            bytes[offset..offset + chunk.len()].copy_from_slice(chunk);
+        }
+        offset += chunk.len();
+    }
     Ok(bytes)
 }

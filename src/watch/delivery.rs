@@ -60,10 +60,8 @@ impl Engine {
     pub(super) fn catch_up(&mut self) {
         let Some(front) = self.cursors.front() else { return };
         let Some(from) = self.watcher(front).map(|watcher| watcher.next) else { return };
-        let options = &self.shared.options;
-        let read =
-            (self.shared.history.changes_since)(from, options.catch_up_revisions_max, options.catch_up_bytes_max);
-        match read {
+        let (revisions_max, bytes_max) = (self.shared.options.catch_up_revisions_max, self.shared.step_bytes_max());
+        match (self.shared.history.changes_since)(from, revisions_max, bytes_max) {
             Ok(changes) => self.feed(from, &changes),
             Err(MvccError::Compacted { compacted, .. }) => {
                 let behind = self.cursors.between(i64::MIN, from.max(compacted - 1), usize::MAX);
@@ -78,8 +76,11 @@ impl Engine {
 
     /// Gives what was read from `from` on to the cursors that point into it.
     fn feed(&mut self, from: i64, changes: &[ChangeSet]) {
-        // Nothing from there on: then nothing is missing up to what the live path has given.
-        let through = changes.last().map_or(self.distributed, |set| set.revision);
+        let (through, next) = match changes.last() {
+            Some(last) => (last.revision, last.revision + 1),
+            // Nothing from there on: then nothing is missing up to what the live path has given.
+            None => (from.max(self.distributed), from.max(self.distributed + 1)),
+        };
         let slots = self.cursors.between(from, through, WATCHERS_PER_STEP_MAX);
         let mut groups: Vec<usize> = slots.iter().filter_map(|s| self.watcher(*s).map(|w| w.group)).collect();
         groups.sort_unstable();
@@ -90,7 +91,7 @@ impl Engine {
         for slot in slots {
             let Some(group) = self.watcher(slot).map(|watcher| watcher.group) else { continue };
             match self.give(slot, lists.get_mut(&group).unwrap_or(&mut nothing)) {
-                Given::Yes => self.advance(slot, through + 1),
+                Given::Yes => self.advance(slot, next),
                 Given::NoRoom { first_revision } => self.block(slot, first_revision),
                 Given::Failed => {}
             }

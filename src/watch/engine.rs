@@ -130,8 +130,8 @@ impl Engine {
 
     /// One round. With `Wait`, everything that can be done is done until the inbox or the clock says otherwise.
     pub(super) fn round(&mut self) -> Next {
-        let options = &self.shared.options;
-        let taken = self.shared.inbox.take(options.catch_up_revisions_max, options.catch_up_bytes_max);
+        let revisions_max = self.shared.options.catch_up_revisions_max;
+        let taken = self.shared.inbox.take(revisions_max, self.shared.step_bytes_max());
         let is_quiet = taken.commands.is_empty() && taken.changes.is_empty();
         for command in taken.commands {
             self.obey(command);
@@ -154,8 +154,13 @@ impl Engine {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Open(stream) => self.open(stream),
-            Command::Create { stream, serial, watch_id, from, spec } => {
-                self.create(stream, (watch_id, serial), from, &spec);
+            Command::Create { stream, serial, watch_id, from, reads_history, spec } => {
+                let Some(slot) = self.create(stream, (watch_id, serial), from, &spec) else { return };
+                // Also where the live path would still bring it all: whether a start is compacted must not depend on
+                // how far that path is.
+                if reads_history || from <= self.distributed {
+                    self.set_reading(slot);
+                }
             }
             Command::Cancel { stream, serial, watch_id } => {
                 let Some(state) = self.streams.get(&stream) else { return };
@@ -190,11 +195,11 @@ impl Engine {
         self.streams.insert(stream.number, state);
     }
 
-    fn create(&mut self, stream: u64, (watch_id, serial): (i64, u64), from: i64, spec: &WatchSpec) {
-        let Some(state) = self.streams.get_mut(&stream) else { return };
+    /// Adds a watcher, as synced.
+    fn create(&mut self, stream: u64, (watch_id, serial): (i64, u64), from: i64, spec: &WatchSpec) -> Option<usize> {
+        let state = self.streams.get_mut(&stream)?;
         let slot = self.free.pop().unwrap_or(self.watchers.len());
         state.watchers.insert(serial, slot);
-        // It enters as synced, and leaves that at once if there is history for it.
         let group = self.matcher.group_for(Interest::of(spec));
         let mut member_at = 0;
         if let Some(group) = self.matcher.group_mut(group) {
@@ -219,12 +224,10 @@ impl Engine {
         } else {
             self.watchers[slot] = Some(watcher);
         }
-        if from <= self.distributed {
-            self.set_reading(slot);
-        }
         if spec.progress_notify {
             self.schedule_tick(stream);
         }
+        Some(slot)
     }
 
     /// Forgets a watcher.

@@ -18,12 +18,13 @@ const RECORD_OVERHEAD_BYTES: usize = 128;
 #[derive(Debug)]
 pub(super) enum Command {
     Open(Arc<Stream>),
-    /// A watch that wants revisions from `from` on.
+    /// A watch that wants revisions from `from` on, some of which are there already if it `reads_history`.
     Create {
         stream: u64,
         serial: u64,
         watch_id: i64,
         from: i64,
+        reads_history: bool,
         spec: WatchSpec,
     },
     Cancel {

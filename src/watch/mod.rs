@@ -59,7 +59,8 @@ pub struct HubOptions {
     pub progress_interval: Duration,
     /// Revisions one step distributes or reads for those that catch up.
     pub catch_up_revisions_max: usize,
-    /// Bytes one step distributes or reads for those that catch up.
+    /// Bytes one step distributes or reads for those that catch up; at most a quarter of `stream_bytes_max` takes effect,
+    /// so that what a step brings fits into a stream that has made room.
     pub catch_up_bytes_max: usize,
 }
 
@@ -176,6 +177,11 @@ impl Shared {
             metrics: metrics.clone(),
             serial_next: AtomicU64::new(0),
         }
+    }
+
+    /// Bytes one step handles.
+    fn step_bytes_max(&self) -> usize {
+        self.options.catch_up_bytes_max.min(self.options.stream_bytes_max / 4)
     }
 
     /// A number no other stream or watcher of this hub has.

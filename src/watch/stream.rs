@@ -191,7 +191,8 @@ impl WatchStream {
         let revision = queue.header((self.shared.history.revision)());
         let from = if spec.start_revision == 0 { revision + 1 } else { spec.start_revision };
         let waker = queue.push(Delivery::Created { watch_id, revision }, CONTROL_DELIVERY_BYTES);
-        self.shared.inbox.push_command(Command::Create { stream: self.stream.number, serial, watch_id, from, spec });
+        let (stream, reads_history) = (self.stream.number, from <= revision);
+        self.shared.inbox.push_command(Command::Create { stream, serial, watch_id, from, reads_history, spec });
         drop(queue);
         wake(waker);
         Ok(watch_id)

@@ -60,12 +60,36 @@ fn flipped_bits_do_no_worse_than_errors() {
         exercise(&place).unwrap();
         // Where the structure is: headers and elements at the beginning of each page; some bits of it.
         let places = (0..good.len()).filter(|at| at % 4096 < 120).flat_map(|at| (0..8).map(move |bit| (at, bit)));
-        for (at, bit) in places.step_by(41) {
+        for (at, bit) in places.step_by(97) {
             let mut bad = good.clone();
             bad[at] ^= 1 << bit;
             std::fs::write(&place.path, &bad).unwrap();
             let _ = exercise(&place);
         }
+    }
+}
+
+#[test]
+fn a_tree_that_leads_in_circles_is_an_error_not_an_endless_walk() {
+    let place = Place::new();
+    let good = sample(true);
+    std::fs::write(&place.path, &good).unwrap();
+    let branch = root_page(&place.open().read().unwrap(), b"large") as usize * 4096;
+    let child = |index: usize| branch + 16 + 16 * index + 8;
+    let own = (branch as u64 / 4096).to_le_bytes();
+    let first: [u8; 8] = good[child(0)..child(0) + 8].try_into().unwrap();
+    for (twisted, what) in [(first, "out of order"), (own, "levels deep")] {
+        let mut bad = good.clone();
+        bad[child(1)..child(1) + 8].copy_from_slice(&twisted);
+        bad[child(0)..child(0) + 8].copy_from_slice(if what == "levels deep" { &own } else { &first });
+        std::fs::write(&place.path, &bad).unwrap();
+        let db = place.open();
+        let read = db.read().unwrap();
+        let mut cursor = read.bucket(b"large").unwrap().unwrap().cursor();
+        let error = std::iter::repeat_with(|| cursor.next()).take(1000).find_map(Result::err).unwrap().to_string();
+        assert!(error.contains(what), "{error}");
+        assert_eq!(cursor.first().unwrap_err().to_string(), error);
+        assert!(!db.check().unwrap().is_empty());
     }
 }
 

@@ -205,7 +205,7 @@ fn a_file_that_could_not_be_made_is_made_the_next_time() {
             }
             drop(outcome);
             assert_sound(&place.open());
-            assert_eq!(RealDisk.list(place.path.parent().unwrap()).unwrap(), [place.path.clone()]);
+            assert_eq!(RealDisk.list(place.path.parent().unwrap()).unwrap(), std::slice::from_ref(&place.path));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Against the real bbolt: it accepts our files and sees the same pairs, and we accept its.
 //!
 //! Needs the Go program of `tests/interop/bolt`, which is not built by cargo:
-//! `(cd tests/interop/bolt && go build -o /tmp/revgate-interop-bolt .)`, then
-//! `REVGATE_INTEROP_BOLT=/tmp/revgate-interop-bolt cargo test --lib bolt::tests::interop -- --ignored`.
+//! `(cd tests/interop/bolt && go build -o ../../../target/interop-bolt .)`, then
+//! `REVGATE_INTEROP_BOLT=$PWD/target/interop-bolt cargo test --lib bolt::tests::interop -- --ignored`.
 
 use std::process::Command;
 

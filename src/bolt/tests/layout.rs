@@ -102,6 +102,49 @@ fn closing_writes_the_freelist() {
 }
 
 #[test]
+fn a_freelist_that_cannot_be_true_is_refused() {
+    let place = Place::new();
+    let db = place.open();
+    put_all(&db, b"b", [(&b"k"[..], &b"v"[..])]);
+    db.close().unwrap();
+    let good = place.bytes();
+    for (page, what) in [(4, "lists page 4 as free"), (2, "lists page 2 as free"), (1, "lists page 1"), (5, "page 5")] {
+        let mut bad = good.clone();
+        bad[2 * 4096 + 16] = page;
+        std::fs::write(&place.path, &bad).unwrap();
+        let error = place.try_open().unwrap_err().to_string();
+        assert!(error.contains("page 2: ") && error.contains(what), "{error}");
+    }
+}
+
+#[test]
+fn nested_buckets_and_sequences_are_kept() {
+    // Root (3): bucket "a", sequence 5, in page 4. Page 4: bucket "n", sequence 6, inline with x = y; and p = q.
+    let inner = [header(0, 2, 1, 0), u32s(&[0, 16, 1, 1]), b"xy".to_vec()].concat();
+    let nested = [u64s(&[0, 6]), inner].concat();
+    let root = page(&[&header(3, 2, 1, 0), &u32s(&[1, 16, 1, 16]), b"a", &u64s(&[4, 5])]);
+    let elements = u32s(&[1, 32, 1, nested.len() as u32, 0, 16 + 1 + nested.len() as u32, 1, 1]);
+    let leaf = page(&[&header(4, 2, 2, 0), &elements, b"n", &nested, b"pq"]);
+    let meta = |txid| summed(meta_page(txid, 3, u64::MAX, 5, txid, 0));
+    let place = Place::new();
+    std::fs::write(&place.path, [meta(0), meta(1), page(&[]), root, leaf].concat()).unwrap();
+    let db = place.open();
+    for value in [&b"q"[..], b"Q"] {
+        assert_sound(&db);
+        let read = db.read().unwrap();
+        let outer = read.bucket(b"a").unwrap().unwrap();
+        assert_eq!(outer.get(b"p").unwrap(), Some(value));
+        assert_eq!(outer.get(b"n").unwrap(), None);
+        assert_eq!(outer.bucket(b"n").unwrap().unwrap().get(b"x").unwrap(), Some(&b"y"[..]));
+        assert_eq!(pairs(&read, b"a"), [(b"n".to_vec(), vec![]), (b"p".to_vec(), value.to_vec())]);
+        put_all(&db, b"a", [(&b"p"[..], &b"Q"[..])]);
+    }
+    let (bytes, last) = (place.bytes(), db.inner.view.lock().meta.root as usize);
+    assert_eq!(bytes[last * 4096 + 33 + 8..last * 4096 + 33 + 16], 5u64.to_le_bytes());
+    assert!(bytes.windows(nested.len()).filter(|window| *window == nested).count() > 1, "copied as it was");
+}
+
+#[test]
 fn a_freelist_longer_than_its_count_can_say() {
     let place = Place::new();
     std::fs::write(&place.path, empty_file(1024)).unwrap();

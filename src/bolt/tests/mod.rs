@@ -1,4 +1,5 @@
 //! What the tree promises, tested on real files.
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
 
 mod damage;
 mod failures;
@@ -70,6 +71,13 @@ fn pairs(tx: &ReadTx, bucket: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         pairs.push((key.to_vec(), value.to_vec()));
     }
     pairs
+}
+
+/// The root page of a top-level bucket that is not inline.
+fn root_page(read: &ReadTx, bucket: &[u8]) -> u64 {
+    let root = read::Root::Page(read.meta().root);
+    let (_, element) = read::find(&read.pages(), root, bucket).unwrap().unwrap();
+    page::u64_at(element.value(), 0)
 }
 
 fn number_key(number: u64) -> [u8; 8] {

@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
 use std::{collections::BTreeMap, ops::ControlFlow};
 
 use bytes::Bytes;

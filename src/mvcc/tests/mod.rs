@@ -1,10 +1,13 @@
 //! Tests of the whole room over a real file. Nothing is written unless a test asks: the interval is an hour.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
 mod concurrency;
 mod durability;
 mod facts;
 mod failures;
 mod model;
+mod scale;
 
 use std::{
     path::{Path, PathBuf},

@@ -98,7 +98,7 @@ fn model_range(keys: &Keys, query: &RangeQuery) -> Answer {
 enum TxnOp {
     Put { key: Bytes, value: Bytes, lease: i64, want_previous: bool },
     Delete { range: KeyRange, want_previous: bool },
-    Range(RangeQuery),
+    Range(RangeQuery, Index),
 }
 
 #[derive(Clone, Debug)]
@@ -173,7 +173,7 @@ fn any_txn_op() -> impl Strategy<Value = TxnOp> {
         4 => (any_key(), value, 0i64..3, any::<bool>())
             .prop_map(|(key, value, lease, want_previous)| TxnOp::Put { key, value, lease, want_previous }),
         2 => (any_range(), any::<bool>()).prop_map(|(range, want_previous)| TxnOp::Delete { range, want_previous }),
-        2 => any_query().prop_map(TxnOp::Range),
+        2 => (any_query(), any::<Index>()).prop_map(|(query, at)| TxnOp::Range(query, at)),
     ]
 }
 
@@ -260,15 +260,31 @@ impl Run {
                     assert_eq!(outcome.deleted, gone.len() as i64);
                     assert_eq!(outcome.previous, if want_previous { gone } else { Vec::new() });
                 }
-                TxnOp::Range(query) => {
-                    let mut pairs = Vec::new();
-                    let (more, count) = txn.range(&query, &mut |kv| pairs.push(kv.to_owned())).unwrap();
-                    assert_eq!((pairs, more, count), model_range(&moment.keys, &query));
-                }
+                TxnOp::Range(query, at) => self.check_txn_range(&txn, &moment, query, at),
             }
             assert_eq!(txn.revision(), revision - i64::from(moment.changes.is_empty()));
         }
         (txn, moment)
+    }
+
+    /// A read inside a transaction: of its own state, of an older one, or of one that cannot be read.
+    fn check_txn_range(&self, txn: &WriteTxn<'_>, own: &Moment, query: RangeQuery, at: Index) {
+        let next = self.model.current() + 1;
+        let query = RangeQuery { revision: at.index(next as usize + 1) as i64, ..query };
+        let mut pairs = Vec::new();
+        let outcome = txn.range(&query, &mut |kv| pairs.push(kv.to_owned()));
+        let keys = match query.revision {
+            revision if revision == next && own.changes.is_empty() => {
+                return assert!(matches!(outcome, Err(MvccError::Future { .. })), "{outcome:?}");
+            }
+            revision if revision <= 0 || revision == next => &own.keys,
+            revision if revision < self.model.compacted => {
+                return assert!(matches!(outcome, Err(MvccError::Compacted { .. })), "{outcome:?}");
+            }
+            revision => self.model.keys(revision),
+        };
+        let (more, count) = outcome.unwrap();
+        assert_eq!((pairs, more, count), model_range(keys, &query), "{query:?}");
     }
 
     fn end_entry(&mut self) {
@@ -355,7 +371,7 @@ fn assert_changes(set: &ChangeSet, moment: &Moment) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn the_store_agrees_with_a_model_of_all_revisions(ops in prop::collection::vec(any_op(), 1..50)) {

@@ -5,6 +5,7 @@ mod matching;
 mod model;
 mod order;
 mod progress;
+mod real_store;
 mod rig;
 mod slow;
 mod threads;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use super::rig::*;
-use crate::watch::{Delivery, HubOptions, WatchSpec};
+use crate::watch::{Delivery, HubOptions, WatchSpec, engine::Engine};
 
 #[test]
 fn a_watch_from_now_gets_what_comes_after() {
@@ -48,6 +48,21 @@ fn a_watch_that_reaches_the_hub_late_misses_nothing() {
 }
 
 #[test]
+fn change_sets_from_before_the_start_are_history() {
+    let mut rig = Rig::new();
+    let early = rig.world.commit(&[("a", Some("1"))]).unwrap();
+    rig.engine = Engine::new(rig.shared.clone(), rig.clock.clone());
+    let stream = rig.open();
+    stream.create(spec(single("a"), 0)).unwrap();
+    stream.create(spec(single("a"), 2)).unwrap();
+    rig.settle();
+    rig.shared.inbox.push_changes(early);
+    rig.settle();
+    assert_eq!(drain(&stream), ["0@2 created", "1@2 created", "1@2: 2+a=1"]);
+    assert_eq!(rig.engine.distributed, 2);
+}
+
+#[test]
 fn a_start_in_the_future_is_waited_for() {
     let mut rig = Rig::new();
     let stream = rig.open();
@@ -87,7 +102,7 @@ fn a_transaction_comes_whole_and_in_its_order() {
     stream.create(spec(bounded("b", "d"), 0)).unwrap();
     rig.commit(&[("d", Some("1")), ("c", None), ("b", Some("2")), ("a", Some("3"))]);
     rig.settle();
-    assert_eq!(drain(&stream)[2..], ["0@3: 2+c=0 3+d=1 3-c 3+b=2 3+a=3", "1@3: 3-c 3+b=2"].map(str::to_string));
+    assert_eq!(drain(&stream)[2..], ["1@3: 3-c 3+b=2", "0@3: 2+c=0 3+d=1 3-c 3+b=2 3+a=3"].map(str::to_string));
 }
 
 #[test]

@@ -83,8 +83,8 @@ impl World {
 
     pub(super) fn get(&self, key: &[u8], revision: i64) -> Option<KeyValue> {
         let sets = self.sets.lock();
-        let changes = sets.iter().filter(|set| set.revision <= revision).flat_map(|set| set.changes.iter());
-        let last = changes.filter(|record| record.kv.key == key).last()?;
+        let mut changes = sets.iter().filter(|set| set.revision <= revision).flat_map(|set| set.changes.iter());
+        let last = changes.rfind(|record| record.kv.key == key)?;
         (!last.tombstone).then(|| last.kv.clone())
     }
 

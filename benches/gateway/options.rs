@@ -1,0 +1,66 @@
+//! The command line of the benchmark.
+
+use std::{path::PathBuf, time::Duration};
+
+pub(crate) const HELP: &str = "\
+Usage: cargo bench --bench gateway -- [OPTIONS]
+
+  --etcd PATH         measure this etcd beside revgate (.ci/fetch-etcd prints the path of one)
+  --rounds N          rounds of put and get for each server (5; 0: none)
+  --seconds N         length of each measurement, in seconds (3)
+  --connections N     kept HTTP connections, one request in flight on each (64)
+  --value-bytes N     size of values, in bytes (256)
+  --restart-keys N    fill each server with so many keys, and time its next start (0: no such measurement)
+  --dir PATH          where data directories are made (below target/; must be on the disk that is to be measured)
+  --revgate PATH      measure this revgate instead of the one just built
+";
+
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) etcd: Option<PathBuf>,
+    pub(crate) revgate: PathBuf,
+    pub(crate) rounds: usize,
+    pub(crate) duration: Duration,
+    pub(crate) connections: usize,
+    pub(crate) value_bytes: usize,
+    pub(crate) restart_keys: usize,
+    pub(crate) dir: PathBuf,
+}
+
+impl Options {
+    /// `Ok(None)`: help was asked for.
+    pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
+        let mut options = Options {
+            etcd: None,
+            revgate: PathBuf::from(env!("CARGO_BIN_EXE_revgate")),
+            rounds: 5,
+            duration: Duration::from_secs(3),
+            connections: 64,
+            value_bytes: 256,
+            restart_keys: 0,
+            dir: PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench"),
+        };
+        while let Some(flag) = arguments.next() {
+            match flag.as_str() {
+                // What cargo adds for benchmarks that have its own harness.
+                "--bench" => continue,
+                "--help" | "-h" => return Ok(None),
+                _ => {}
+            }
+            let value = arguments.next().ok_or_else(|| format!("{flag} needs a value, or is not known"))?;
+            let number = || value.parse::<usize>().map_err(|_| format!("{flag} needs a whole number, not {value}"));
+            match flag.as_str() {
+                "--etcd" => options.etcd = Some(PathBuf::from(value)),
+                "--revgate" => options.revgate = PathBuf::from(value),
+                "--dir" => options.dir = PathBuf::from(value),
+                "--rounds" => options.rounds = number()?,
+                "--seconds" => options.duration = Duration::from_secs(number()?.max(1) as u64),
+                "--connections" => options.connections = number()?.max(1),
+                "--value-bytes" => options.value_bytes = number()?,
+                "--restart-keys" => options.restart_keys = number()?,
+                _ => return Err(format!("{flag} is not known")),
+            }
+        }
+        Ok(Some(options))
+    }
+}

@@ -1,0 +1,177 @@
+//! The servers under measurement: how each is started and stopped, and what the kernel says of them.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+const START_MAX: Duration = Duration::from_secs(300);
+const STOP_MAX: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// The kernel counts processor time in hundredths of a second for every user program.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A program that can be measured.
+pub(crate) struct Target {
+    pub(crate) name: &'static str,
+    binary: PathBuf,
+    is_etcd: bool,
+}
+
+impl Target {
+    pub(crate) fn revgate(binary: &Path) -> Target {
+        Target { name: "revgate", binary: binary.to_owned(), is_etcd: false }
+    }
+
+    pub(crate) fn etcd(binary: &Path) -> Target {
+        Target { name: "etcd", binary: binary.to_owned(), is_etcd: true }
+    }
+
+    /// The first line of what it says of its version.
+    pub(crate) fn version(&self) -> String {
+        let output = Command::new(&self.binary)
+            .arg("--version")
+            .output()
+            .unwrap_or_else(|error| panic!("{}: {error}", self.binary.display()));
+        String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or("says no version").to_owned()
+    }
+
+    /// Starts it on a data directory; returns once `/health` is well, with the time since the process was started.
+    pub(crate) fn start(&self, data_dir: &Path) -> (Running, Duration) {
+        let started = Instant::now();
+        let (child, address) = if self.is_etcd { self.start_etcd(data_dir) } else { self.start_revgate(data_dir) };
+        let mut running = Running { child, address };
+        loop {
+            if is_healthy(address) {
+                return (running, started.elapsed());
+            }
+            if let Some(status) = running.child.try_wait().unwrap() {
+                panic!("{} ended with {status}; see {}", self.name, log_path(data_dir).display());
+            }
+            assert!(started.elapsed() < START_MAX, "{} is not ready after {START_MAX:?}", self.name);
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    fn start_etcd(&self, data_dir: &Path) -> (Child, SocketAddr) {
+        let [client, peer] = free_addresses();
+        let (client_url, peer_url) = (format!("http://{client}"), format!("http://{peer}"));
+        let child = Command::new(&self.binary)
+            .args(["--log-level", "error", "--data-dir"])
+            .arg(data_dir)
+            .args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url])
+            .args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url])
+            .args(["--initial-cluster", &format!("default={peer_url}")])
+            .stdout(log_file(data_dir))
+            .stderr(log_file(data_dir))
+            .spawn()
+            .unwrap();
+        (child, client)
+    }
+
+    fn start_revgate(&self, data_dir: &Path) -> (Child, SocketAddr) {
+        let mut child = Command::new(&self.binary)
+            .args(["serve", "--listen-client-urls", "http://127.0.0.1:0", "--data-dir"])
+            .arg(data_dir)
+            .stdout(Stdio::piped())
+            .stderr(log_file(data_dir))
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let address = loop {
+            let mut line = String::new();
+            let read = said.read_line(&mut line).unwrap();
+            assert!(read > 0, "revgate did not say where it listens; see {}", log_path(data_dir).display());
+            let url = line.split_whitespace().find_map(|word| word.split_once("http://"));
+            let address = url.and_then(|(_, rest)| rest.trim_end_matches('/').parse().ok());
+            if let Some(address) = address {
+                break address;
+            }
+        };
+        // Whatever else it says must not fill the pipe.
+        let mut log = log_file(data_dir);
+        thread::spawn(move || std::io::copy(&mut said, &mut log));
+        (child, address)
+    }
+}
+
+fn log_path(data_dir: &Path) -> PathBuf {
+    data_dir.with_extension("log")
+}
+
+fn log_file(data_dir: &Path) -> File {
+    File::options().create(true).append(true).open(log_path(data_dir)).unwrap()
+}
+
+/// Two addresses that nobody listens on right now.
+fn free_addresses() -> [SocketAddr; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap())
+}
+
+fn is_healthy(address: SocketAddr) -> bool {
+    let Ok(mut stream) = TcpStream::connect(address) else { return false };
+    let request = format!("GET /health HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let mut answer = String::new();
+    stream.write_all(request.as_bytes()).is_ok()
+        && stream.read_to_string(&mut answer).is_ok()
+        && answer.starts_with("HTTP/1.1 200")
+        && answer.contains(r#""health":"true""#)
+}
+
+/// A started server. Dropping it kills it.
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Running {
+    /// SIGTERM, and the time until the process was gone.
+    pub(crate) fn stop(mut self) -> Duration {
+        let started = Instant::now();
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(started.elapsed() < STOP_MAX, "the server does not end");
+            thread::sleep(POLL_INTERVAL);
+        }
+        started.elapsed()
+    }
+
+    /// Processor time used so far, in seconds.
+    pub(crate) fn processor_seconds(&self) -> f64 {
+        processor_seconds(&self.child.id().to_string())
+    }
+
+    /// Resident memory: all of it, and what of it is not backed by files, in bytes.
+    pub(crate) fn memory_bytes(&self) -> (u64, u64) {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let figure = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or_default() * 1024
+        };
+        (figure("VmRSS:"), figure("RssAnon:"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Processor time of a process (`self` for this one) with all its threads, in seconds.
+pub(crate) fn processor_seconds(pid: &str) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // The name, in parentheses, may hold spaces. After it: user and system time are the 12th and 13th field.
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: f64 = fields[11..13].iter().map(|field| field.parse::<f64>().unwrap()).sum();
+    ticks / TICKS_PER_SECOND
+}

@@ -1,0 +1,206 @@
+//! The flags of `revgate serve`: etcd's names where the meaning is etcd's.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+
+use super::duration::parse_duration;
+
+/// How the cluster begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ClusterState {
+    /// With this member; data that is already there is taken up.
+    New,
+    /// This member has data already.
+    Existing,
+}
+
+/// What `--auto-compaction-retention` counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum CompactionMode {
+    /// Time.
+    Periodic,
+    /// Revisions.
+    Revision,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogLevel {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Every flag of `serve`. Each can be given by an environment variable too; a flag given wins.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ServeFlags {
+    /// Name of this member.
+    #[arg(long, env = "REVGATE_NAME", default_value = "default")]
+    pub(super) name: String,
+
+    /// Where everything is kept. Created if it is not there.
+    #[arg(long, env = "REVGATE_DATA_DIR", value_name = "DIR", default_value = "./revgate.data")]
+    pub(super) data_dir: PathBuf,
+
+    /// Where clients connect: http URLs with an IP address (or localhost) and a port, separated by commas.
+    #[arg(long, env = "REVGATE_LISTEN_CLIENT_URLS", value_name = "URLS", default_value = "http://127.0.0.1:2379")]
+    pub(super) listen_client_urls: String,
+
+    /// What clients are told to connect to, in the member list. Default: where this member listens.
+    #[arg(long, env = "REVGATE_ADVERTISE_CLIENT_URLS", value_name = "URLS")]
+    pub(super) advertise_client_urls: Option<String>,
+
+    /// Where peers connect. A cluster of one has no peers: accepted, and nothing listens there.
+    #[arg(long, env = "REVGATE_LISTEN_PEER_URLS", value_name = "URLS", default_value = "http://localhost:2380")]
+    pub(super) listen_peer_urls: String,
+
+    /// What peers are told to connect to. Part of what the member's id is made of.
+    #[arg(
+        long,
+        env = "REVGATE_INITIAL_ADVERTISE_PEER_URLS",
+        value_name = "URLS",
+        default_value = "http://localhost:2380"
+    )]
+    pub(super) initial_advertise_peer_urls: String,
+
+    /// The first members, as name=url pairs separated by commas. One member for now. Default: this member.
+    #[arg(long, env = "REVGATE_INITIAL_CLUSTER", value_name = "NAME=URL,…")]
+    pub(super) initial_cluster: Option<String>,
+
+    /// Whether the cluster begins here, or this member has data already.
+    #[arg(long, env = "REVGATE_INITIAL_CLUSTER_STATE", value_enum, default_value_t = ClusterState::New)]
+    pub(super) initial_cluster_state: ClusterState,
+
+    /// Keeps clusters with equal URLs apart. Part of what ids are made of.
+    #[arg(long, env = "REVGATE_INITIAL_CLUSTER_TOKEN", value_name = "TOKEN", default_value = "etcd-cluster")]
+    pub(super) initial_cluster_token: String,
+
+    /// Entries applied between two releases of the log.
+    #[arg(long, env = "REVGATE_SNAPSHOT_COUNT", value_name = "ENTRIES", default_value_t = 10_000)]
+    pub(super) snapshot_count: u64,
+
+    /// Released entries kept for followers that are behind.
+    #[arg(long, env = "REVGATE_SNAPSHOT_CATCHUP_ENTRIES", value_name = "ENTRIES", default_value_t = 5_000)]
+    pub(super) snapshot_catchup_entries: u64,
+
+    /// Released log segments kept; 0 keeps all.
+    #[arg(long, env = "REVGATE_MAX_WALS", value_name = "SEGMENTS", default_value_t = 5)]
+    pub(super) max_wals: usize,
+
+    /// Size of a log segment, in bytes.
+    #[arg(long, env = "REVGATE_WAL_SEGMENT_BYTES", value_name = "BYTES", default_value_t = 64_000_000)]
+    pub(super) wal_segment_bytes: u64,
+
+    /// Time between heartbeats of the leader, in milliseconds.
+    #[arg(long, env = "REVGATE_HEARTBEAT_INTERVAL", value_name = "MS", default_value_t = 100)]
+    pub(super) heartbeat_interval: u64,
+
+    /// Silence after which a new leader is elected, in milliseconds.
+    #[arg(long, env = "REVGATE_ELECTION_TIMEOUT", value_name = "MS", default_value_t = 1_000)]
+    pub(super) election_timeout: u64,
+
+    /// Size of the data file at which writes that grow it are refused, in bytes; 0 means 2 GiB, below 0 no limit.
+    #[arg(
+        long,
+        env = "REVGATE_QUOTA_BACKEND_BYTES",
+        value_name = "BYTES",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
+    pub(super) quota_backend_bytes: i64,
+
+    /// Longest time between two commits of the data file; 0 means 100ms. (The log is synced before any answer.)
+    #[arg(
+        long,
+        env = "REVGATE_BACKEND_BATCH_INTERVAL",
+        value_name = "DURATION",
+        default_value = "0",
+        value_parser = parse_duration
+    )]
+    pub(super) backend_batch_interval: Duration,
+
+    /// Operations after which the data file is committed at once; 0 means 10000.
+    #[arg(long, env = "REVGATE_BACKEND_BATCH_LIMIT", value_name = "OPERATIONS", default_value_t = 0)]
+    pub(super) backend_batch_limit: usize,
+
+    /// Most compares or operations of one txn.
+    #[arg(long, env = "REVGATE_MAX_TXN_OPS", value_name = "OPERATIONS", default_value_t = 128)]
+    pub(super) max_txn_ops: usize,
+
+    /// Largest request, in bytes.
+    #[arg(long, env = "REVGATE_MAX_REQUEST_BYTES", value_name = "BYTES", default_value_t = 1_572_864)]
+    pub(super) max_request_bytes: usize,
+
+    /// Most client connections at once.
+    #[arg(long, env = "REVGATE_MAX_CONNECTIONS", value_name = "CONNECTIONS", default_value_t = 10_000)]
+    pub(super) max_connections: usize,
+
+    /// What --auto-compaction-retention counts.
+    #[arg(long, env = "REVGATE_AUTO_COMPACTION_MODE", value_enum, default_value_t = CompactionMode::Periodic)]
+    pub(super) auto_compaction_mode: CompactionMode,
+
+    /// History that auto-compaction keeps: a duration (or hours) in periodic mode, revisions in revision mode; 0 is off.
+    #[arg(long, env = "REVGATE_AUTO_COMPACTION_RETENTION", value_name = "RETENTION", default_value = "0")]
+    pub(super) auto_compaction_retention: String,
+
+    /// Revisions one step of a compaction looks at; 0 means 1000.
+    #[arg(long, env = "REVGATE_COMPACTION_BATCH_LIMIT", value_name = "REVISIONS", default_value_t = 0)]
+    pub(super) compaction_batch_limit: usize,
+
+    /// Pause between two such steps; 0 means 10ms.
+    #[arg(
+        long,
+        env = "REVGATE_COMPACTION_SLEEP_INTERVAL",
+        value_name = "DURATION",
+        default_value = "0",
+        value_parser = parse_duration
+    )]
+    pub(super) compaction_sleep_interval: Duration,
+
+    /// How often a quiet watch that asked for it is told where it stands, at least 100ms; 0 means 10m.
+    #[arg(
+        long,
+        env = "REVGATE_WATCH_PROGRESS_NOTIFY_INTERVAL",
+        value_name = "DURATION",
+        default_value = "0",
+        value_parser = parse_duration
+    )]
+    pub(super) watch_progress_notify_interval: Duration,
+
+    /// Applying a request slower than this is logged.
+    #[arg(
+        long,
+        env = "REVGATE_WARNING_APPLY_DURATION",
+        value_name = "DURATION",
+        default_value = "100ms",
+        value_parser = parse_duration
+    )]
+    pub(super) warning_apply_duration: Duration,
+
+    /// Longest time a stopping member waits for its clients.
+    #[arg(
+        long,
+        env = "REVGATE_DRAIN_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = parse_duration
+    )]
+    pub(super) drain_timeout: Duration,
+
+    /// How much is logged.
+    #[arg(long, env = "REVGATE_LOG_LEVEL", value_enum, default_value_t = LogLevel::Info)]
+    pub(super) log_level: LogLevel,
+
+    /// How log lines look. Default: text on a terminal, json otherwise.
+    #[arg(long, env = "REVGATE_LOG_FORMAT", value_enum)]
+    pub(super) log_format: Option<LogFormat>,
+}

@@ -1,0 +1,128 @@
+//! Flags to settings: defaults, limits, and the sentences that refuse.
+
+use clap::Parser;
+
+use super::*;
+use crate::cli::Cli;
+
+fn flags(args: &[&str]) -> ServeFlags {
+    match Cli::try_parse_from(["revgate", "serve"].iter().chain(args)).expect("flags that parse").command {
+        crate::cli::Command::Serve(flags) => *flags,
+    }
+}
+
+fn config_of(args: &[&str]) -> Result<Config, String> {
+    config(&flags(args)).map_err(|error| error.to_string())
+}
+
+#[test]
+fn defaults_are_those_of_etcd() {
+    let config = config_of(&[]).expect("the defaults");
+    assert_eq!(config.name, "default");
+    assert_eq!(config.data_dir.to_str(), Some("./revgate.data"));
+    assert_eq!(config.listen_client_urls[0].url, "http://127.0.0.1:2379");
+    assert_eq!(config.initial_cluster, [("default".to_owned(), "http://localhost:2380".to_owned())]);
+    assert_eq!(config.initial_cluster_token, "etcd-cluster");
+    assert_eq!((config.snapshot_count, config.snapshot_catchup_entries, config.wals_max), (10_000, 5_000, 5));
+    assert_eq!(config.wal_segment_bytes, 64_000_000);
+    assert_eq!(config.heartbeat_interval, Duration::from_millis(100));
+    assert_eq!(config.election_timeout, Duration::from_millis(1000));
+    assert_eq!(config.quota_backend_bytes, 2 << 30);
+    assert_eq!((config.backend_batch_interval, config.backend_batch_limit), (Duration::from_millis(100), 10_000));
+    assert_eq!((config.txn_ops_max, config.request_bytes_max), (128, 1_572_864));
+    assert_eq!(config.auto_compaction, AutoCompaction::Off);
+    assert_eq!((config.compaction_batch_limit, config.compaction_sleep_interval), (1000, Duration::from_millis(10)));
+    assert_eq!(config.watch_progress_notify_interval, Duration::from_secs(600));
+    assert_eq!(config.warning_apply_duration, Duration::from_millis(100));
+    assert_eq!(config.request_timeout(), Duration::from_secs(7));
+    assert_eq!(config.lease_ttl_min_secs(), 2);
+}
+
+#[test]
+fn the_cluster_follows_name_and_peer_urls() {
+    let config =
+        config_of(&["--name", "m", "--initial-advertise-peer-urls", "http://h:1,http://h:2"]).expect("one member");
+    let pair = |url: &str| ("m".to_owned(), url.to_owned());
+    assert_eq!(config.initial_cluster, [pair("http://h:1"), pair("http://h:2")]);
+}
+
+#[test]
+fn retentions() {
+    let retention = |mode: &str, text: &str| {
+        let retention = format!("--auto-compaction-retention={text}");
+        config_of(&["--auto-compaction-mode", mode, &retention]).map(|config| config.auto_compaction)
+    };
+    let hours = |n: u64| Ok(AutoCompaction::Periodic(Duration::from_secs(n * 3600)));
+    assert_eq!(retention("periodic", "1h"), hours(1));
+    assert_eq!(retention("periodic", "12"), hours(12));
+    assert_eq!(retention("periodic", "30m"), Ok(AutoCompaction::Periodic(Duration::from_secs(1800))));
+    assert_eq!(retention("periodic", "0"), Ok(AutoCompaction::Off));
+    assert_eq!(retention("periodic", "0s"), Ok(AutoCompaction::Off));
+    assert_eq!(retention("revision", "1000"), Ok(AutoCompaction::Revision(1000)));
+    assert_eq!(retention("revision", "0"), Ok(AutoCompaction::Off));
+    for (mode, text) in [("periodic", "soon"), ("periodic", "-1"), ("revision", "1h"), ("revision", "-5")] {
+        let error = retention(mode, text).expect_err(text);
+        assert!(error.starts_with("--auto-compaction-retention: ") && error.contains("expect"), "{error}");
+    }
+}
+
+#[test]
+fn errors_name_the_flag_and_what_is_allowed() {
+    let table: [(&[&str], &str); 16] = [
+        (&["--listen-client-urls", "https://127.0.0.1:1"], "--listen-client-urls: https://127.0.0.1:1: https is not"),
+        (&["--advertise-client-urls", "h"], "--advertise-client-urls: h: expected a URL"),
+        (&["--listen-peer-urls", "h"], "--listen-peer-urls: h: expected a URL"),
+        (&["--initial-advertise-peer-urls", "h"], "--initial-advertise-peer-urls: h: expected a URL"),
+        (&["--initial-cluster", "default"], "--initial-cluster: default: expected NAME=URL"),
+        (
+            &["--initial-cluster", "default=http://localhost:2380,b=http://h:2"],
+            "--initial-cluster: more than one member: clusters come later",
+        ),
+        (&["--initial-cluster", "b=http://localhost:2380"], "--initial-cluster: names b, but --name is default"),
+        (&["--initial-cluster", "default=http://h:1"], "--initial-cluster: its URLs must be those of"),
+        (&["--name", "a=b"], "--name: must not be empty"),
+        (&["--heartbeat-interval", "0"], "--heartbeat-interval: 0 is not between 1 and 10000"),
+        (&["--election-timeout", "50001"], "--election-timeout: 50001 is not between 5 and 50000"),
+        (&["--election-timeout", "499"], "--election-timeout: 499 is less than 5 times --heartbeat-interval 100"),
+        (&["--max-txn-ops", "0"], "--max-txn-ops: 0 is not between 1 and 1000000"),
+        (&["--max-request-bytes", "1"], "--max-request-bytes: 1 is not between 1024 and 268435456"),
+        (&["--snapshot-count", "0"], "--snapshot-count: 0 is not between 1 and"),
+        (&["--watch-progress-notify-interval", "50ms"], "--watch-progress-notify-interval: 50ms is less than 100ms"),
+    ];
+    for (args, expected) in table {
+        let error = config_of(args).expect_err(expected);
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn zeros_and_negatives_as_in_etcd() {
+    let config = config_of(&["--quota-backend-bytes", "-1", "--max-wals", "0"]).expect("no limits");
+    assert_eq!((config.quota_backend_bytes, config.wals_max), (-1, usize::MAX));
+    let config = config_of(&["--quota-backend-bytes=0", "--backend-batch-interval=0"]).expect("defaults");
+    assert_eq!(config.quota_backend_bytes, QUOTA_DEFAULT_BYTES);
+    assert_eq!(config.backend_batch_interval, BACKEND_BATCH_INTERVAL_DEFAULT);
+}
+
+#[test]
+fn existing_needs_data() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().to_str().expect("a printable path");
+    let flags = flags(&["--initial-cluster-state", "existing", "--data-dir", path]);
+    let error = check_existing(&flags).expect_err("nothing is there").to_string();
+    assert!(error.starts_with("--initial-cluster-state: \"existing\", but there is no data in"), "{error}");
+    std::fs::create_dir(dir.path().join("member")).expect("a directory");
+    assert_eq!(check_existing(&flags), Ok(()));
+}
+
+#[test]
+fn every_flag_has_its_environment_variable() {
+    use clap::CommandFactory;
+    let command = Cli::command();
+    let serve = command.find_subcommand("serve").expect("there is serve");
+    for arg in serve.get_arguments().filter(|arg| arg.get_id() != "help") {
+        let long = arg.get_long().expect("each flag is a long one");
+        let expected = format!("REVGATE_{}", long.to_uppercase().replace('-', "_"));
+        assert_eq!(arg.get_env().and_then(|name| name.to_str()), Some(&expected[..]), "--{long}");
+    }
+}

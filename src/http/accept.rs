@@ -1,0 +1,128 @@
+//! Accepting connections: how many, how patiently, and how they end.
+//!
+//! At the limit the next connection waits unaccepted. A connection is one task; it serves HTTP/1.1 and HTTP/2 by what the client
+//! speaks, and ends when the client goes, when its request's head does not come in time, or when the member drains.
+
+use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
+
+use hyper::service::service_fn;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::front::{self, Connection, Front};
+
+/// Longest time for a request's head, and for the silence before it; etcd's figure.
+const HEAD_READ_MAX: Duration = Duration::from_secs(300);
+/// Read and head buffer of one HTTP/1.1 connection.
+const HTTP1_BUFFER_BYTES_MAX: usize = 128 * 1024;
+/// Requests in flight on one HTTP/2 connection.
+const HTTP2_STREAMS_MAX: u32 = 1024;
+/// How often an HTTP/2 client is pinged, and how long it gets to answer.
+const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
+const HTTP2_PING_WAIT_MAX: Duration = Duration::from_secs(20);
+/// Silence after which the kernel asks whether the client is still there, how often it asks, and how many times.
+const TCP_KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const TCP_KEEPALIVE_PROBES_MAX: u32 = 4;
+/// First and longest wait after an accept that failed for lack of something (file descriptors, memory).
+const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(5);
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Accepts on one listener until `closed`.
+pub(super) async fn accept(
+    listener: TcpListener,
+    front: Arc<Front>,
+    connections: Arc<Semaphore>,
+    closed: CancellationToken,
+) {
+    let mut pause = ACCEPT_PAUSE_MIN;
+    loop {
+        let Some((stream, permit)) = closed.run_until_cancelled(next(&listener, &connections, &mut pause)).await else {
+            return;
+        };
+        if let Err(error) = prepare(&stream) {
+            tracing::debug!(%error, "a connection was gone before it was served");
+            continue;
+        }
+        let connection = Arc::new(Connection::new(Arc::clone(&front), permit));
+        front.tasks.spawn(serve(stream, connection));
+    }
+}
+
+async fn next(
+    listener: &TcpListener,
+    connections: &Arc<Semaphore>,
+    pause: &mut Duration,
+) -> (TcpStream, tokio::sync::OwnedSemaphorePermit) {
+    let permit = Arc::clone(connections).acquire_owned().await.expect("nobody closes the semaphore");
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                *pause = ACCEPT_PAUSE_MIN;
+                return (stream, permit);
+            }
+            Err(error) if is_the_clients(&error) => {}
+            Err(error) => {
+                // Nothing tells when there will be descriptors or memory again; all that can be done is to try later.
+                tracing::warn!(%error, "connections cannot be accepted");
+                tokio::time::sleep(*pause).await;
+                *pause = (*pause * 2).min(ACCEPT_PAUSE_MAX);
+            }
+        }
+    }
+}
+
+/// Whether an accept failed because the client went away first.
+fn is_the_clients(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    use rustix::net::sockopt;
+
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, TCP_KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, TCP_KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, TCP_KEEPALIVE_PROBES_MAX)?;
+    Ok(())
+}
+
+async fn serve(stream: TcpStream, connection: Arc<Connection>) {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_READ_MAX).max_buf_size(HTTP1_BUFFER_BYTES_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(HTTP2_STREAMS_MAX)
+        .keep_alive_interval(HTTP2_PING_INTERVAL)
+        .keep_alive_timeout(HTTP2_PING_WAIT_MAX)
+        .enable_connect_protocol();
+    let requests = service_fn(|request| {
+        let answer = front::answer(Arc::clone(&connection), request);
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    let mut serving = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), requests));
+    let front = connection.front();
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = front.going_down.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = serving.as_mut() => ended,
+                () = front.abort.cancelled() => Ok(()),
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error, "a connection ended with an error");
+    }
+}

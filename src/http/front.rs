@@ -1,0 +1,213 @@
+//! From a request to its answer: which endpoint, which call shape, what is counted.
+//!
+//! One match on the path and no layers: what is done for each request is written here.
+
+use std::{future::Future, sync::Arc};
+
+use axum::extract::{FromRequestParts as _, ws::WebSocketUpgrade};
+use hyper::{
+    Method as HttpMethod, Request, Response, StatusCode,
+    body::Incoming,
+    header::{EXPECT, UPGRADE},
+};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    limits::{Limits, client_timeout},
+    meter::{Call, Meter},
+    reply::{self, Body, Reply},
+    routes::{Method, Router, current_path},
+    side, socket,
+    stream::{self, Ends},
+    unary,
+    values::Values,
+};
+use crate::{error::ApiError, metrics::Metrics, service::Services};
+
+/// What all connections share.
+#[derive(Debug)]
+pub(super) struct Front {
+    pub(super) services: Services,
+    pub(super) metrics: Metrics,
+    pub(super) limits: Limits,
+    /// Ends streams and sockets: the member is going down.
+    pub(super) going_down: CancellationToken,
+    /// Ends everything at once: the time for going down is over.
+    pub(super) abort: CancellationToken,
+    /// Connections and sockets that are still alive.
+    pub(super) tasks: TaskTracker,
+    router: Router,
+    side_meters: Vec<Arc<Meter>>,
+    other_meter: Arc<Meter>,
+}
+
+impl Front {
+    pub(super) fn new(services: Services, metrics: Metrics, request_bytes_max: usize) -> Front {
+        Front {
+            limits: Limits::new(request_bytes_max),
+            going_down: CancellationToken::new(),
+            abort: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            router: Router::new(&metrics),
+            side_meters: side::TEMPLATES.iter().map(|path| Arc::new(Meter::new(path, &metrics))).collect(),
+            other_meter: Arc::new(Meter::new("other", &metrics)),
+            services,
+            metrics,
+        }
+    }
+
+    fn side_meter(&self, template: &str) -> &Meter {
+        let known = side::TEMPLATES.iter().zip(&self.side_meters).find(|(path, _)| **path == template);
+        known.map_or(&self.other_meter, |(_, meter)| meter)
+    }
+}
+
+/// One client connection; whatever outlives its HTTP part (a socket) holds on to it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    front: Arc<Front>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    pub(super) fn new(front: Arc<Front>, permit: OwnedSemaphorePermit) -> Connection {
+        front.metrics.http_connections.inc();
+        Connection { front, _permit: permit }
+    }
+
+    pub(super) fn front(&self) -> &Front {
+        &self.front
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.front.metrics.http_connections.dec();
+    }
+}
+
+/// Answers one request.
+pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incoming>) -> Reply {
+    let mut reply = if request.method() == HttpMethod::OPTIONS {
+        connection.front.other_meter.answered(StatusCode::OK);
+        Response::new(Body::Whole(None))
+    } else {
+        endpoint(&connection, request).await
+    };
+    reply::allow_any_origin(reply.headers_mut());
+    reply
+}
+
+async fn endpoint(connection: &Arc<Connection>, request: Request<Incoming>) -> Reply {
+    let front = connection.front();
+    let path = current_path(request.uri().path());
+    if !path.starts_with("/v3/") {
+        return side_endpoint(front, &path, &request).await;
+    }
+    let found = front.router.find(&path);
+    let (method, meter) = found.map_or((None, &front.other_meter), |(method, meter)| (Some(method), meter));
+    if wants_socket(&request) {
+        return upgrade(connection, method, meter.start(), request).await;
+    }
+    let refusal = match method {
+        Some(method) if request.method() == HttpMethod::POST => {
+            return api_call(front, method, meter.start(), request).await;
+        }
+        Some(_) => ApiError::MethodNotAllowed,
+        None => ApiError::NoSuchPath,
+    };
+    meter.answered(reply::status_of(&refusal));
+    reply::error(&refusal)
+}
+
+async fn api_call(front: &Front, method: Method, call: Call, request: Request<Incoming>) -> Reply {
+    let timeout = match client_timeout(request.headers()) {
+        Ok(timeout) => timeout,
+        Err(error) => return finish(call, Err(error)),
+    };
+    let asks_first = request.headers().contains_key(EXPECT);
+    let body = request.into_body();
+    let streamed = matches!(method, Method::Watch | Method::LeaseKeepAlive);
+    if streamed {
+        let values = Values::new(body, front.limits.text_bytes_max);
+        let ends = Ends { going_down: front.going_down.clone(), timeout };
+        return match method {
+            Method::Watch => stream::watch(&front.services.watch, values, ends, call).await,
+            _ => stream::keep_alive(front.services.lease.clone(), values, ends, call).await,
+        };
+    }
+    let answer = async {
+        let text = front.limits.read_body(body, asks_first).await?;
+        unary::call(&front.services, &front.limits, method, &text).await
+    };
+    let answer = match timeout {
+        None => answer.await,
+        Some(timeout) => within(timeout, answer).await,
+    };
+    finish(call, answer)
+}
+
+async fn within<T>(
+    timeout: std::time::Duration,
+    answer: impl Future<Output = Result<T, ApiError>>,
+) -> Result<T, ApiError> {
+    if timeout.is_zero() {
+        return Err(ApiError::DeadlineExceeded);
+    }
+    tokio::time::timeout(timeout, answer).await.unwrap_or(Err(ApiError::DeadlineExceeded))
+}
+
+fn finish(mut call: Call, answer: Result<Vec<u8>, ApiError>) -> Reply {
+    call.ends(answer.as_ref().err());
+    let reply = match answer {
+        Ok(body) => reply::json(StatusCode::OK, body),
+        Err(error) => reply::error(&error),
+    };
+    call.took();
+    call.answered(reply.status());
+    reply
+}
+
+async fn side_endpoint(front: &Front, path: &str, request: &Request<Incoming>) -> Reply {
+    let (meter, reply) = match side::template(path) {
+        None => (&*front.other_meter, side::not_found()),
+        Some(template) => {
+            let reply = if request.method() == HttpMethod::GET {
+                side::answer(front, path, request.uri().query().unwrap_or_default()).await
+            } else {
+                reply::text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n")
+            };
+            (front.side_meter(template), reply)
+        }
+    };
+    meter.answered(reply.status());
+    reply
+}
+
+/// Over HTTP/1.1 an upgrade, over HTTP/2 an extended CONNECT.
+fn wants_socket(request: &Request<Incoming>) -> bool {
+    request.method() == HttpMethod::CONNECT
+        || request.headers().get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+async fn upgrade(
+    connection: &Arc<Connection>,
+    method: Option<Method>,
+    mut call: Call,
+    request: Request<Incoming>,
+) -> Reply {
+    let (mut parts, _) = request.into_parts();
+    match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
+        Ok(upgrade) => {
+            call.answered(StatusCode::SWITCHING_PROTOCOLS);
+            socket::upgrade(Arc::clone(connection), upgrade, method, call)
+        }
+        Err(rejection) => {
+            let error = ApiError::Malformed(rejection.to_string());
+            call.ends(Some(&error));
+            call.answered(reply::status_of(&error));
+            reply::error(&error)
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Answers: one body type for whole and streamed ones, and the bodies of errors.
+//!
+//! Errors carry the union of both gateway dialects, so that clients of either find what they look for. Knows no route.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use http_body::{Frame, SizeHint};
+use hyper::{
+    HeaderMap, Response, StatusCode,
+    header::{CONTENT_TYPE, HeaderName, HeaderValue},
+};
+
+use super::json::write;
+use crate::error::ApiError;
+
+/// An answer.
+pub(super) type Reply = Response<Body>;
+
+/// An answer's body.
+pub(super) enum Body {
+    /// All there is; sent with its length in one write.
+    Whole(Option<Bytes>),
+    /// Pieces as they come; each is flushed.
+    Pieces(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut *self {
+            Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Body::Pieces(pieces) => {
+                pieces.as_mut().poll_next(context).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Body::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Body::Whole(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX)))
+            }
+            Body::Pieces(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// A whole JSON answer.
+pub(super) fn json(status: StatusCode, body: Vec<u8>) -> Reply {
+    whole(status, HeaderValue::from_static("application/json"), body.into())
+}
+
+/// A whole plain-text answer.
+pub(super) fn text(status: StatusCode, body: impl Into<Bytes>) -> Reply {
+    whole(status, HeaderValue::from_static("text/plain; charset=utf-8"), body.into())
+}
+
+/// A whole answer of any type.
+pub(super) fn whole(status: StatusCode, content_type: HeaderValue, body: Bytes) -> Reply {
+    let mut reply = Response::new(Body::Whole(if body.is_empty() { None } else { Some(body) }));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, content_type);
+    reply
+}
+
+/// A streamed answer of JSON lines.
+pub(super) fn lines(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Reply {
+    let mut reply = Response::new(Body::Pieces(Box::pin(pieces)));
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    reply
+}
+
+/// The answer to a call that failed.
+pub(super) fn error(error: &ApiError) -> Reply {
+    json(status_of(error), error_body(error))
+}
+
+/// The answer to a stream that failed before its first message.
+pub(super) fn stream_error(error: &ApiError) -> Reply {
+    let mut body = Vec::new();
+    write_stream_error(&mut body, error);
+    body.push(b'\n');
+    json(status_of(error), body)
+}
+
+/// The HTTP status a failure is answered with.
+pub(super) fn status_of(error: &ApiError) -> StatusCode {
+    StatusCode::from_u16(error.code().http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// The body of a failed call.
+pub(super) fn error_body(error: &ApiError) -> Vec<u8> {
+    let text = error.to_string();
+    let mut body = Vec::with_capacity(64 + 2 * text.len());
+    let mut object = write::Object::begin(&mut body);
+    object.string("error", &text);
+    write::number(object.name("code"), error.code().number());
+    object.string("message", &text);
+    object.end();
+    body
+}
+
+/// Appends the last message of a stream that failed, without the line's end.
+pub(super) fn write_stream_error(out: &mut Vec<u8>, error: &ApiError) {
+    let code = error.code();
+    let mut outer = write::Object::begin(out);
+    let mut object = write::Object::begin(outer.name("error"));
+    write::number(object.name("grpc_code"), code.number());
+    write::number(object.name("http_code"), code.http_status());
+    object.string("message", &error.to_string());
+    write::string(object.name("http_status"), code.http_status_text());
+    write::number(object.name("code"), code.number());
+    object.end();
+    outer.end();
+}
+
+/// Lets pages of any origin use the API, as etcd does by default.
+pub(super) fn allow_any_origin(headers: &mut HeaderMap) {
+    const ALLOW: [(HeaderName, &str); 3] = [
+        (hyper::header::ACCESS_CONTROL_ALLOW_METHODS, "POST, GET, OPTIONS, PUT, DELETE"),
+        (hyper::header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (hyper::header::ACCESS_CONTROL_ALLOW_HEADERS, "accept, content-type, authorization"),
+    ];
+    for (name, value) in ALLOW {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::error::Code;
+
+    /// One of each variant, with the body's code, status and text as etcd has them.
+    fn table() -> Vec<(ApiError, u8, u16, &'static str)> {
+        vec![
+            (ApiError::KeyNotProvided, 3, 400, "etcdserver: key is not provided"),
+            (ApiError::KeyNotFound, 3, 400, "etcdserver: key not found"),
+            (ApiError::ValueProvided, 3, 400, "etcdserver: value is provided"),
+            (ApiError::LeaseProvided, 3, 400, "etcdserver: lease is provided"),
+            (ApiError::TooManyOps, 3, 400, "etcdserver: too many operations in txn request"),
+            (ApiError::DuplicateKey, 3, 400, "etcdserver: duplicate key given in txn request"),
+            (ApiError::InvalidSortOption, 3, 400, "etcdserver: invalid sort option"),
+            (ApiError::RequestTooLarge, 3, 400, "etcdserver: request is too large"),
+            (
+                ApiError::MessageTooLarge { received: 2_097_153, max: 2_097_152 },
+                8,
+                429,
+                "grpc: received message larger than max (2097153 vs. 2097152)",
+            ),
+            (ApiError::Compacted, 11, 400, "etcdserver: mvcc: required revision has been compacted"),
+            (ApiError::FutureRevision, 11, 400, "etcdserver: mvcc: required revision is a future revision"),
+            (ApiError::NoSpace, 8, 429, "etcdserver: mvcc: database space exceeded"),
+            (ApiError::LeaseNotFound, 5, 404, "etcdserver: requested lease not found"),
+            (ApiError::LeaseExists, 9, 400, "etcdserver: lease already exists"),
+            (ApiError::LeaseTtlTooLarge, 11, 400, "etcdserver: too large lease TTL"),
+            (ApiError::NotLeader, 9, 400, "etcdserver: not leader"),
+            (ApiError::NoLeader, 14, 503, "etcdserver: no leader"),
+            (ApiError::LeaderChanged, 14, 503, "etcdserver: leader changed"),
+            (ApiError::Stopped, 14, 503, "etcdserver: server stopped"),
+            (ApiError::Timeout, 14, 503, "etcdserver: request timed out"),
+            (
+                ApiError::TimeoutWaitApplied,
+                14,
+                503,
+                "etcdserver: request timed out, waiting for the applied index took too long",
+            ),
+            (ApiError::TooManyRequests, 8, 429, "etcdserver: too many requests"),
+            (ApiError::Corrupt, 15, 500, "etcdserver: corrupt cluster"),
+            (ApiError::DeadlineExceeded, 4, 504, "context deadline exceeded"),
+            (ApiError::Malformed("bad \"x\"".into()), 3, 400, "bad \\\"x\\\""),
+            (ApiError::NoSuchPath, 5, 404, "Not Found"),
+            (ApiError::MethodNotAllowed, 12, 501, "Method Not Allowed"),
+            (ApiError::Unimplemented("x".into()), 12, 501, "x"),
+            (ApiError::DataLoss("x".into()), 15, 500, "etcdserver: x"),
+            (ApiError::Internal("x".into()), 13, 500, "etcdserver: internal error: x"),
+        ]
+    }
+
+    #[test]
+    fn every_error_has_its_status_and_both_dialects() {
+        for (error, code, status, message) in table() {
+            assert_eq!(status_of(&error).as_u16(), status, "{error}");
+            let body = String::from_utf8(error_body(&error)).unwrap();
+            assert_eq!(body, format!(r#"{{"error":"{message}","code":{code},"message":"{message}"}}"#));
+            let mut line = Vec::new();
+            write_stream_error(&mut line, &error);
+            let reason = Code::ALL[usize::from(code)].http_status_text();
+            assert_eq!(
+                String::from_utf8(line).unwrap(),
+                format!(
+                    "{{\"error\":{{\"grpc_code\":{code},\"http_code\":{status},\"message\":\"{message}\",\
+                     \"http_status\":\"{reason}\",\"code\":{code}}}}}"
+                )
+            );
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The table of the API's paths: which gRPC method each stands for, and how it is called.
+//!
+//! All are POST with the request as JSON body. The table is data, so that documents and tests can be checked against it.
+
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
+
+use super::meter::Meter;
+use crate::metrics::Metrics;
+
+/// What a route calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    Range,
+    Put,
+    DeleteRange,
+    Txn,
+    Compact,
+    Watch,
+    LeaseGrant,
+    LeaseRevoke,
+    LeaseKeepAlive,
+    LeaseTimeToLive,
+    LeaseLeases,
+    MemberList,
+    Status,
+    Alarm,
+}
+
+/// One method with its paths.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    /// What it calls.
+    pub(super) method: Method,
+    /// Its paths; the first is the one metrics name.
+    pub(super) paths: &'static [&'static str],
+    /// The gRPC service.
+    pub(super) service: &'static str,
+    /// The gRPC method.
+    pub(super) name: &'static str,
+}
+
+/// Every route.
+pub(super) const ROUTES: [Route; 14] = [
+    kv(Method::Range, &["/v3/kv/range"], "Range"),
+    kv(Method::Put, &["/v3/kv/put"], "Put"),
+    kv(Method::DeleteRange, &["/v3/kv/deleterange"], "DeleteRange"),
+    kv(Method::Txn, &["/v3/kv/txn"], "Txn"),
+    kv(Method::Compact, &["/v3/kv/compaction"], "Compact"),
+    Route { method: Method::Watch, paths: &["/v3/watch"], service: "etcdserverpb.Watch", name: "Watch" },
+    lease(Method::LeaseGrant, &["/v3/lease/grant"], "LeaseGrant"),
+    lease(Method::LeaseRevoke, &["/v3/lease/revoke", "/v3/kv/lease/revoke"], "LeaseRevoke"),
+    lease(Method::LeaseKeepAlive, &["/v3/lease/keepalive"], "LeaseKeepAlive"),
+    lease(Method::LeaseTimeToLive, &["/v3/lease/timetolive", "/v3/kv/lease/timetolive"], "LeaseTimeToLive"),
+    lease(Method::LeaseLeases, &["/v3/lease/leases", "/v3/kv/lease/leases"], "LeaseLeases"),
+    Route {
+        method: Method::MemberList,
+        paths: &["/v3/cluster/member/list"],
+        service: "etcdserverpb.Cluster",
+        name: "MemberList",
+    },
+    maintenance(Method::Status, &["/v3/maintenance/status"], "Status"),
+    maintenance(Method::Alarm, &["/v3/maintenance/alarm"], "Alarm"),
+];
+
+const fn kv(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
+    Route { method, paths, service: "etcdserverpb.KV", name }
+}
+
+const fn lease(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
+    Route { method, paths, service: "etcdserverpb.Lease", name }
+}
+
+const fn maintenance(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
+    Route { method, paths, service: "etcdserverpb.Maintenance", name }
+}
+
+impl Method {
+    /// The gRPC kind of call, as metrics name it.
+    fn kind(self) -> &'static str {
+        match self {
+            Method::Watch | Method::LeaseKeepAlive => "bidi_stream",
+            _ => "unary",
+        }
+    }
+}
+
+/// The routes by path, each with its meter.
+#[derive(Debug)]
+pub(super) struct Router {
+    by_path: HashMap<&'static str, (Method, Arc<Meter>)>,
+}
+
+impl Router {
+    /// Resolves every route's metrics.
+    pub(super) fn new(metrics: &Metrics) -> Router {
+        let mut by_path = HashMap::new();
+        for route in ROUTES {
+            let template = route.paths.first().copied().unwrap_or_default();
+            let meter = Arc::new(Meter::of_rpc(template, route.method.kind(), route.service, route.name, metrics));
+            by_path.extend(route.paths.iter().map(|path| (*path, (route.method, Arc::clone(&meter)))));
+        }
+        Router { by_path }
+    }
+
+    /// What `path` calls.
+    pub(super) fn find(&self, path: &str) -> Option<(Method, &Arc<Meter>)> {
+        self.by_path.get(path).map(|(method, meter)| (*method, meter))
+    }
+}
+
+/// Old clients say `/v3beta/`.
+pub(super) fn current_path(path: &str) -> Cow<'_, str> {
+    if path.contains("/v3beta/") { path.replacen("/v3beta/", "/v3/", 1).into() } else { path.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn paths_are_unique_and_aliases_call_the_same() {
+        let router = Router::new(&Metrics::new());
+        assert_eq!(router.by_path.len(), ROUTES.iter().map(|route| route.paths.len()).sum::<usize>());
+        for (alias, path) in [
+            ("/v3/kv/lease/revoke", "/v3/lease/revoke"),
+            ("/v3/kv/lease/timetolive", "/v3/lease/timetolive"),
+            ("/v3/kv/lease/leases", "/v3/lease/leases"),
+        ] {
+            assert_eq!(router.find(alias).unwrap().0, router.find(path).unwrap().0);
+        }
+        assert!(router.find("/v3/kv/lease/grant").is_none());
+        assert!(router.find("/v3/kv/range/").is_none());
+    }
+
+    #[test]
+    fn the_beta_prefix_is_rewritten_once() {
+        assert_eq!(current_path("/v3beta/kv/put"), "/v3/kv/put");
+        assert_eq!(current_path("/v3beta/v3beta/kv/put"), "/v3/v3beta/kv/put");
+        assert_eq!(current_path("/v3/kv/put"), "/v3/kv/put");
+        assert_eq!(current_path("/v3alpha/kv/put"), "/v3alpha/kv/put");
+    }
+}

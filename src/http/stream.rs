@@ -1,0 +1,223 @@
+//! Streamed calls over plain HTTP: JSON values in, a chunked body of JSON lines out.
+//!
+//! The headers go out at once, unless the whole request is known to be coming: then the first value is looked at before, and
+//! a bad one is answered with its status. A response is made only when the connection asks for one, so a client that does not
+//! read holds up nothing but its own session. Dropping the body (the client is gone) drops the session.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use super::{
+    json::read,
+    limits::BODY_SILENCE_MAX,
+    meter::Call,
+    outputs,
+    reply::{self, Reply},
+    values::Values,
+};
+use crate::{
+    error::ApiError,
+    proto::etcdserverpb::LeaseKeepAliveResponse,
+    service::{LeaseService, WatchService, WatchSession},
+};
+
+/// Responses are gathered until they reach this size, then written.
+pub(super) const GATHERED_BYTES: usize = 64 * 1024;
+/// Requests taken from a client before its responses get their turn.
+const REQUESTS_AT_ONCE_MAX: usize = 64;
+/// What a client that sets no deadline gets: none, for all practical purposes.
+const NO_DEADLINE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// When a stream ends without its client's doing.
+pub(super) struct Ends {
+    /// The member is going down.
+    pub(super) going_down: CancellationToken,
+    /// How long the client is willing to wait.
+    pub(super) timeout: Option<Duration>,
+}
+
+/// Serves a watch stream.
+pub(super) async fn watch(service: &WatchService, mut values: Values, ends: Ends, mut call: Call) -> Reply {
+    let mut session = service.open();
+    match announced_value(&mut values, read::watch).await {
+        Ok(Some(request)) => session.handle(request),
+        Ok(None) => {}
+        Err(error) => return refused(&error, &mut call),
+    }
+    call.answered(hyper::StatusCode::OK);
+    reply::lines(WatchLines {
+        session,
+        values: Some(values),
+        going_down: Box::pin(ends.going_down.cancelled_owned()),
+        deadline: ends.timeout.map(|timeout| Box::pin(tokio::time::sleep(timeout))),
+        call,
+        ended: false,
+    })
+}
+
+/// The first value of a request that is known to be coming whole; it is waited for, so that a bad one gets its status.
+async fn announced_value<T>(
+    values: &mut Values,
+    read: fn(&[u8]) -> Result<T, ApiError>,
+) -> Result<Option<T>, ApiError> {
+    if !values.is_announced() {
+        return Ok(None);
+    }
+    let value = poll_fn(|context| values.poll_next(context, read));
+    tokio::time::timeout(BODY_SILENCE_MAX, value).await.map_err(|_| ApiError::DeadlineExceeded)?.transpose()
+}
+
+fn refused(error: &ApiError, call: &mut Call) -> Reply {
+    call.ends(Some(error));
+    call.answered(reply::status_of(error));
+    reply::stream_error(error)
+}
+
+struct WatchLines {
+    session: WatchSession,
+    values: Option<Values>,
+    going_down: Pin<Box<WaitForCancellationFutureOwned>>,
+    deadline: Option<Pin<Box<tokio::time::Sleep>>>,
+    call: Call,
+    ended: bool,
+}
+
+impl WatchLines {
+    /// The member ends the stream. (A client that goes just drops it, which counts as canceled.)
+    fn end(&mut self) -> Poll<Option<Bytes>> {
+        self.ended = true;
+        self.call.ends(None);
+        Poll::Ready(None)
+    }
+
+    fn fail(&mut self, error: &ApiError) -> Bytes {
+        self.ended = true;
+        self.call.ends(Some(error));
+        outputs::error_line(error)
+    }
+
+    /// Hands the client's requests to the session.
+    fn take_requests(&mut self, context: &mut Context<'_>) -> Result<(), ApiError> {
+        for _ in 0..REQUESTS_AT_ONCE_MAX {
+            let Some(values) = self.values.as_mut() else { return Ok(()) };
+            match values.poll_next(context, read::watch) {
+                Poll::Ready(Some(request)) => self.session.handle(request?),
+                Poll::Ready(None) => self.values = None,
+                Poll::Pending => return Ok(()),
+            }
+        }
+        context.waker().wake_by_ref();
+        Ok(())
+    }
+}
+
+impl Stream for WatchLines {
+    type Item = Bytes;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let this = self.get_mut();
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        if this.going_down.as_mut().poll(context).is_ready() {
+            return this.end();
+        }
+        if let Some(deadline) = this.deadline.as_mut()
+            && deadline.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Some(this.fail(&ApiError::DeadlineExceeded)));
+        }
+        if let Err(error) = this.take_requests(context) {
+            return Poll::Ready(Some(this.fail(&error)));
+        }
+        let Poll::Ready(first) = this.session.poll_next(context) else { return Poll::Pending };
+        let mut lines = Vec::new();
+        let mut next = first;
+        while let Some(output) = next {
+            outputs::watch(&mut lines, &output);
+            lines.push(b'\n');
+            next = if lines.len() < GATHERED_BYTES { this.session.try_next() } else { None };
+        }
+        if lines.is_empty() {
+            return this.end();
+        }
+        Poll::Ready(Some(lines.into()))
+    }
+}
+
+/// Serves lease renewals: one line for each value, until there are no more values.
+pub(super) async fn keep_alive(service: LeaseService, mut values: Values, ends: Ends, mut call: Call) -> Reply {
+    let response = match announced_value(&mut values, read::keep_alive).await {
+        Ok(Some(request)) => service.keep_alive(request).await.map(Some),
+        Ok(None) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let first = match response {
+        Ok(response) => response.as_ref().map(renewal_line),
+        Err(error) => return refused(&error, &mut call),
+    };
+    call.answered(hyper::StatusCode::OK);
+    let timeout = Box::pin(tokio::time::sleep(ends.timeout.unwrap_or(NO_DEADLINE)));
+    let renewals = Renewals { service, values, going_down: ends.going_down, timeout, call, first, ended: false };
+    reply::lines(stream::unfold(renewals, Renewals::next))
+}
+
+struct Renewals {
+    service: LeaseService,
+    values: Values,
+    going_down: CancellationToken,
+    timeout: Pin<Box<tokio::time::Sleep>>,
+    call: Call,
+    first: Option<Bytes>,
+    ended: bool,
+}
+
+impl Renewals {
+    async fn next(mut self) -> Option<(Bytes, Self)> {
+        if let Some(first) = self.first.take() {
+            return Some((first, self));
+        }
+        if self.ended {
+            return None;
+        }
+        let line = match self.renewal().await {
+            Ok(Some(line)) => line,
+            Ok(None) => {
+                self.call.ends(None);
+                return None;
+            }
+            Err(error) => {
+                self.ended = true;
+                self.call.ends(Some(&error));
+                outputs::error_line(&error)
+            }
+        };
+        Some((line, self))
+    }
+
+    async fn renewal(&mut self) -> Result<Option<Bytes>, ApiError> {
+        let request = tokio::select! {
+            request = poll_fn(|context| self.values.poll_next(context, read::keep_alive)) => request,
+            () = self.going_down.cancelled() => None,
+            () = self.timeout.as_mut() => Some(Err(ApiError::DeadlineExceeded)),
+        };
+        let Some(request) = request else { return Ok(None) };
+        let response = self.service.keep_alive(request?).await?;
+        Ok(Some(renewal_line(&response)))
+    }
+}
+
+fn renewal_line(response: &LeaseKeepAliveResponse) -> Bytes {
+    let mut line = Vec::new();
+    outputs::keep_alive(&mut line, response);
+    line.push(b'\n');
+    line.into()
+}

@@ -1,0 +1,275 @@
+//! A member on a free port, and a client that sees every byte.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+};
+
+use crate::{
+    apply::{Alarms, Applier, State},
+    bolt,
+    clock::SystemClock,
+    config::{AutoCompaction, Config},
+    consensus::{Consensus, ConsensusOptions},
+    disk::RealDisk,
+    http::{HttpOptions, HttpServer},
+    lease::Lessor,
+    members::{Member as Peer, Members},
+    metrics::Metrics,
+    mvcc::{Store, StoreOptions},
+    service::{Services, Tasks},
+    watch::{Hub, HubOptions},
+};
+
+/// Largest proposal of the test's member, in bytes.
+pub(super) const REQUEST_BYTES_MAX: usize = 64 * 1024;
+
+/// A running member.
+pub(super) struct Member {
+    pub(super) server: HttpServer,
+    pub(super) metrics: Metrics,
+    pub(super) address: SocketAddr,
+    state: State,
+    tasks: Tasks,
+    consensus: Consensus,
+    _dir: tempfile::TempDir,
+}
+
+fn config(dir: &std::path::Path) -> Config {
+    let peer = "http://127.0.0.1:2380".to_owned();
+    Config {
+        name: "default".into(),
+        data_dir: dir.to_owned(),
+        listen_client_urls: Vec::new(),
+        advertise_client_urls: vec!["http://127.0.0.1:2379".into()],
+        listen_peer_urls: vec![peer.clone()],
+        initial_advertise_peer_urls: vec![peer.clone()],
+        initial_cluster: vec![("default".into(), peer)],
+        initial_cluster_token: "etcd-cluster".into(),
+        snapshot_count: 10_000,
+        snapshot_catchup_entries: 5_000,
+        wals_max: 5,
+        wal_segment_bytes: 1 << 20,
+        heartbeat_interval: Duration::from_millis(100),
+        election_timeout: Duration::from_secs(1),
+        quota_backend_bytes: 0,
+        backend_batch_interval: Duration::from_millis(100),
+        backend_batch_limit: 10_000,
+        txn_ops_max: 128,
+        request_bytes_max: REQUEST_BYTES_MAX,
+        connections_max: 64,
+        auto_compaction: AutoCompaction::Off,
+        compaction_batch_limit: 1_000,
+        compaction_sleep_interval: Duration::from_millis(10),
+        watch_progress_notify_interval: Duration::from_secs(600),
+        warning_apply_duration: Duration::from_millis(100),
+        drain_timeout: Duration::from_secs(5),
+    }
+}
+
+impl Member {
+    pub(super) async fn start() -> Member {
+        Member::with_connections_max(64).await
+    }
+
+    pub(super) async fn with_connections_max(connections_max: usize) -> Member {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(dir.path());
+        let metrics = Metrics::new();
+        let disk = Arc::new(RealDisk);
+        let clock = Arc::new(SystemClock::new());
+        let options = bolt::Options { map_bytes_max: 1 << 30 };
+        let db = bolt::Db::open(disk.clone(), &dir.path().join("db"), &options).unwrap();
+        let store_options = StoreOptions {
+            commit_interval: config.backend_batch_interval,
+            commit_ops_max: config.backend_batch_limit,
+            compaction_batch_revisions: config.compaction_batch_limit,
+            compaction_sleep: config.compaction_sleep_interval,
+        };
+        let (store, _) = Store::open(db, store_options, &metrics).unwrap();
+        let hub_options = HubOptions {
+            stream_bytes_max: 1 << 20,
+            progress_interval: config.watch_progress_notify_interval,
+            catch_up_revisions_max: 100,
+            catch_up_bytes_max: 1 << 20,
+        };
+        let state = State {
+            lessor: Arc::new(Lessor::new(clock.clone(), config.lease_ttl_min_secs())),
+            members: Arc::new(Members::new(22, 11, vec![peer(&config)])),
+            alarms: Arc::new(Alarms::new()),
+            hub: Hub::start(store.clone(), hub_options, clock, &metrics),
+            store,
+        };
+        let applier = Applier::new(state.clone(), &config, &metrics);
+        let consensus =
+            Consensus::start(consensus_options(&config), disk, state.store.clone(), applier, &metrics).await.unwrap();
+        let services = Services::new(&config, state.clone(), consensus.clone(), &metrics);
+        let tasks = Tasks::start(&config, &services, &metrics);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let options = HttpOptions { request_bytes_max: config.request_bytes_max, connections_max };
+        let server = HttpServer::start(vec![listener], options, services, metrics.clone()).unwrap();
+        Member { address: server.addresses()[0], server, metrics, state, tasks, consensus, _dir: dir }
+    }
+
+    /// Drains, and takes the floors below down.
+    pub(super) async fn stop(self) {
+        self.server.drain(Duration::from_secs(5)).await;
+        self.tasks.stop().await;
+        self.consensus.shutdown().await.unwrap();
+        self.state.hub.close();
+        tokio::task::spawn_blocking(move || self.state.store.close()).await.unwrap().unwrap();
+    }
+
+    pub(super) async fn connect(&self) -> Client {
+        Client { stream: BufReader::new(TcpStream::connect(self.address).await.unwrap()) }
+    }
+
+    /// One POST on a connection of its own.
+    pub(super) async fn post(&self, path: &str, body: &str) -> Answer {
+        let mut client = self.connect().await;
+        client.request("POST", path, "", body).await
+    }
+
+    /// The status a POST is answered with, whether or not the answer ends.
+    pub(super) async fn status_of(&self, path: &str, body: &str) -> u16 {
+        let mut client = self.connect().await;
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        client.send(head.as_bytes()).await;
+        status(&client.head().await)
+    }
+
+    /// One GET on a connection of its own.
+    pub(super) async fn get(&self, path: &str) -> Answer {
+        self.connect().await.request("GET", path, "", "").await
+    }
+
+    /// Waits until no watch stream is left.
+    pub(super) async fn no_watch_streams(&self) {
+        self.until(|metrics| metrics.watch_stream_total.get() == 0).await;
+    }
+
+    /// Waits for a state of the metrics.
+    pub(super) async fn until(&self, reached: impl Fn(&Metrics) -> bool) {
+        let polling = async {
+            while !reached(&self.metrics) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), polling).await.unwrap();
+    }
+}
+
+fn peer(config: &Config) -> Peer {
+    Peer {
+        id: 11,
+        name: config.name.clone(),
+        peer_urls: config.initial_advertise_peer_urls.clone(),
+        client_urls: config.advertise_client_urls.clone(),
+        is_learner: false,
+    }
+}
+
+fn consensus_options(config: &Config) -> ConsensusOptions {
+    ConsensusOptions {
+        member_id: 11,
+        cluster_id: 22,
+        wal_dir: config.data_dir.join("wal"),
+        heartbeat_interval: config.heartbeat_interval,
+        election_timeout: config.election_timeout,
+        request_timeout: config.request_timeout(),
+        snapshot_count: config.snapshot_count,
+        snapshot_catchup_entries: config.snapshot_catchup_entries,
+        wal_segment_bytes: config.wal_segment_bytes,
+        wals_max: config.wals_max,
+        request_bytes_max: config.request_bytes_max,
+    }
+}
+
+/// An answer, as it came.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) head: String,
+    pub(super) body: String,
+}
+
+/// One connection.
+pub(super) struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub(super) async fn send(&mut self, bytes: &[u8]) {
+        self.stream.get_mut().write_all(bytes).await.unwrap();
+    }
+
+    /// A request with its length, and its whole answer. `headers` end each with a line's end.
+    pub(super) async fn request(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n{headers}\r\n");
+        self.send(format!("{head}{body}").as_bytes()).await;
+        self.answer().await
+    }
+
+    pub(super) async fn answer(&mut self) -> Answer {
+        let head = self.head().await;
+        let mut body = String::new();
+        if header(&head, "transfer-encoding").is_some() {
+            while let Some(chunk) = self.chunk().await {
+                body += &chunk;
+            }
+        } else {
+            let length = header(&head, "content-length").map_or(0, |value| value.parse().unwrap());
+            let mut bytes = vec![0; length];
+            self.stream.read_exact(&mut bytes).await.unwrap();
+            body = String::from_utf8(bytes).unwrap();
+        }
+        Answer { status: status(&head), head, body }
+    }
+
+    /// The head of an answer.
+    pub(super) async fn head(&mut self) -> String {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert_ne!(self.line(&mut head).await, 0, "the connection ended in a head: {head}");
+        }
+        head
+    }
+
+    /// The next chunk of a streamed answer; `None` after the last.
+    pub(super) async fn chunk(&mut self) -> Option<String> {
+        let mut size = String::new();
+        self.line(&mut size).await;
+        let size = usize::from_str_radix(size.trim_end(), 16).unwrap();
+        let mut bytes = vec![0; size + 2];
+        let reading = self.stream.read_exact(&mut bytes);
+        tokio::time::timeout(Duration::from_secs(20), reading).await.unwrap().unwrap();
+        bytes.truncate(size);
+        (size > 0).then(|| String::from_utf8(bytes).unwrap())
+    }
+
+    /// Whether the server has closed, with nothing more to read.
+    pub(super) async fn is_closed(&mut self) -> bool {
+        let mut rest = Vec::new();
+        let reading = self.stream.read_to_end(&mut rest);
+        matches!(tokio::time::timeout(Duration::from_secs(20), reading).await, Ok(Ok(0)))
+    }
+
+    async fn line(&mut self, into: &mut String) -> usize {
+        tokio::time::timeout(Duration::from_secs(20), self.stream.read_line(into)).await.unwrap().unwrap()
+    }
+}
+
+pub(super) fn status(head: &str) -> u16 {
+    head.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// A header's value, by its name in lower case.
+pub(super) fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+    head.lines()
+        .filter_map(|line| line.split_once(": "))
+        .find(|(key, _)| key.eq_ignore_ascii_case(name))
+        .map(|(_, v)| v)
+}

@@ -1,0 +1,9 @@
+//! The wire as clients meet it: a whole member below, raw sockets above.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod harness;
+mod limits;
+mod routing;
+mod sockets;
+mod streams;

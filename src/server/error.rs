@@ -1,0 +1,146 @@
+//! Why a member did not start, or did not stop in order, in words that say what to do.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use thiserror::Error;
+
+use crate::{bolt::BoltError, consensus::ConsensusError, mvcc::MvccError};
+
+/// bbolt's usual page size, in bytes: tells about where in the file a page is.
+const USUAL_PAGE_BYTES: u64 = 4096;
+
+/// What to do about a damaged data file.
+const DAMAGE_ADVICE: &str = "nothing was changed; restore the data dir from a backup or a snapshot";
+
+/// Why a member did not start, or did not stop in order.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// A client listener could not be bound.
+    #[error("cannot listen on {url}: {}", listen_advice(source))]
+    Listen {
+        /// As configured.
+        url: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The data dir could not be made ready.
+    #[error("cannot {action} the data dir {}: {source}", path.display())]
+    DataDir {
+        /// The data dir.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process has the data dir.
+    #[error(
+        "the data dir {} is in use by another process{}: stop that one first, or choose another with --data-dir",
+        path.display(),
+        holder.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
+    )]
+    DataDirInUse {
+        /// The data dir.
+        path: PathBuf,
+        /// The process that has it, if it left its number.
+        holder: Option<u32>,
+    },
+    /// The data belongs to a cluster of more than one member.
+    #[error("the data dir holds a cluster of {count} members: clusters of more than one come later")]
+    SeveralMembers {
+        /// How many.
+        count: usize,
+    },
+    /// The data file, or a page of it.
+    #[error("{}", bolt_text(.0))]
+    Bolt(#[source] Arc<BoltError>),
+    /// What the data file holds.
+    #[error("the data file is damaged: {0}; {DAMAGE_ADVICE}")]
+    Damaged(String),
+    /// The log, or the Raft library.
+    #[error(transparent)]
+    Consensus(#[from] ConsensusError),
+    /// The HTTP front.
+    #[error("the HTTP server did not start: {0}")]
+    Http(#[source] io::Error),
+    /// The thread that opens or closes the files ended without an answer.
+    #[error("the thread that works on the data file ended: {0}")]
+    Worker(String),
+}
+
+impl ServerError {
+    pub(super) fn damaged_bucket(bucket: &[u8], what: impl Into<String>) -> ServerError {
+        ServerError::Damaged(format!("bucket {}: {}", String::from_utf8_lossy(bucket), what.into()))
+    }
+}
+
+impl From<BoltError> for ServerError {
+    fn from(error: BoltError) -> Self {
+        ServerError::Bolt(Arc::new(error))
+    }
+}
+
+impl From<MvccError> for ServerError {
+    fn from(error: MvccError) -> Self {
+        match error {
+            MvccError::Bolt(error) => ServerError::Bolt(error),
+            other => ServerError::Damaged(other.to_string()),
+        }
+    }
+}
+
+fn listen_advice(source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => {
+            "address already in use; another process (a revgate, an etcd?) listens there: stop \
+                                     that one, or choose another address with --listen-client-urls"
+                .into()
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!("{source}; this machine has no such address: choose one it has with --listen-client-urls")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("{source}; choose a port above 1023 with --listen-client-urls, or give the process the right")
+        }
+        _ => source.to_string(),
+    }
+}
+
+fn bolt_text(error: &BoltError) -> String {
+    match error {
+        BoltError::DamagedPage { page, .. } => {
+            let offset = page.saturating_mul(USUAL_PAGE_BYTES);
+            format!("{error} (at offset {offset} with pages of {USUAL_PAGE_BYTES} bytes); {DAMAGE_ADVICE}")
+        }
+        BoltError::Locked { .. } => format!("{error}: stop that one first, or choose another with --data-dir"),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_say_where_and_what_to_do() {
+        let in_use = ServerError::Listen {
+            url: "http://127.0.0.1:2379".into(),
+            source: io::Error::from(io::ErrorKind::AddrInUse),
+        };
+        let text = in_use.to_string();
+        assert!(text.starts_with("cannot listen on http://127.0.0.1:2379: address already in use"), "{text}");
+        assert!(text.contains("--listen-client-urls"), "{text}");
+
+        let page =
+            BoltError::DamagedPage { path: "d/member/snap/db".into(), page: 3, what: "no such page type".into() };
+        let text = ServerError::from(page).to_string();
+        assert!(text.starts_with("d/member/snap/db: page 3: no such page type (at offset 12288 "), "{text}");
+        assert!(text.ends_with("restore the data dir from a backup or a snapshot"), "{text}");
+
+        let held = ServerError::DataDirInUse { path: "d".into(), holder: Some(7) };
+        assert!(held.to_string().starts_with("the data dir d is in use by another process (pid 7): stop"), "{held}");
+    }
+}

@@ -1,0 +1,34 @@
+//! The client listeners.
+
+use std::{io, net::TcpListener};
+
+use crate::config::{Config, ListenUrl};
+
+use super::error::ServerError;
+
+/// Binds every listener.
+pub(super) fn bind(urls: &[ListenUrl]) -> Result<Vec<TcpListener>, ServerError> {
+    urls.iter()
+        .map(|url| bind_one(url).map_err(|source| ServerError::Listen { url: url.url.clone(), source }))
+        .collect()
+}
+
+fn bind_one(url: &ListenUrl) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(url.address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// What clients are told to connect to: as configured, else where the listeners are. A listener on all addresses is told
+/// as localhost, for want of a better name.
+pub(super) fn advertised_urls(config: &Config, listeners: &[TcpListener]) -> Result<Vec<String>, ServerError> {
+    if !config.advertise_client_urls.is_empty() {
+        return Ok(config.advertise_client_urls.clone());
+    }
+    let url = |(listener, url): (&TcpListener, &ListenUrl)| {
+        let address = listener.local_addr().map_err(|source| ServerError::Listen { url: url.url.clone(), source })?;
+        let unspecified = address.ip().is_unspecified();
+        Ok(if unspecified { format!("http://localhost:{}", address.port()) } else { format!("http://{address}") })
+    };
+    listeners.iter().zip(&config.listen_client_urls).map(url).collect()
+}

@@ -1,0 +1,218 @@
+//! One member, from its listeners to its files and back.
+//!
+//! Builds the floors from the bottom up and takes them down from the top: nobody is served by what is not there. The
+//! listeners are bound first, so that an address in use is known before any file is touched. This room decides nothing
+//! about keys; it knows in which order things live.
+
+mod data_dir;
+mod error;
+mod identity;
+mod listen;
+mod process;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    future::Future,
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::task::spawn_blocking;
+
+use crate::{
+    apply::{Alarms, Applier, State},
+    bolt::{self, Db},
+    clock::{Clock, SystemClock},
+    config::Config,
+    consensus::{Consensus, ConsensusOptions},
+    disk::{Disk, RealDisk},
+    http::{HttpOptions, HttpServer},
+    lease::Lessor,
+    metrics::Metrics,
+    mvcc::{Store, StoreOptions, buckets},
+    service::{Services, Tasks},
+    watch::{Hub, HubOptions},
+};
+
+use self::data_dir::DataDir;
+pub use self::{error::ServerError, process::run};
+
+/// Address space for the data file where there is no quota, in bytes.
+const MAP_BYTES_UNLIMITED: u64 = 1 << 40;
+/// Least address space for the data file, in bytes: the file may be over its quota, and the quota may be raised.
+const MAP_BYTES_MIN: u64 = 64 << 30;
+/// Address space for the data file, in quotas.
+const MAP_QUOTAS: u64 = 4;
+/// Undelivered bytes one watch stream may hold in memory.
+const WATCH_STREAM_BYTES_MAX: usize = 4 << 20;
+/// Revisions one step of a watch that catches up reads.
+const CATCH_UP_REVISIONS_MAX: usize = 1000;
+/// Bytes one step of a watch that catches up reads.
+const CATCH_UP_BYTES_MAX: usize = 4 << 20;
+
+/// A running member.
+#[derive(Debug)]
+pub struct Server {
+    http: HttpServer,
+    tasks: Tasks,
+    consensus: Consensus,
+    state: State,
+    data_dir: DataDir,
+    drain_timeout: Duration,
+}
+
+impl Server {
+    /// Starts a member and returns when it can serve. If this fails, or is dropped, nothing is left behind but files
+    /// that the next start takes up.
+    pub async fn start(config: Config) -> Result<Server, ServerError> {
+        Server::start_on(Arc::new(RealDisk), config).await
+    }
+
+    /// The same on a disk of the caller's, which may fail.
+    pub async fn start_on(disk: Arc<dyn Disk>, config: Config) -> Result<Server, ServerError> {
+        let begun = Instant::now();
+        let listeners = listen::bind(&config.listen_client_urls)?;
+        let metrics = Metrics::new();
+        let floors = {
+            let (disk, config, metrics) = (disk.clone(), config.clone(), metrics.clone());
+            let advertised = listen::advertised_urls(&config, &listeners)?;
+            spawn_blocking(move || open_floors(&disk, &config, &advertised, &metrics))
+        };
+        let Floors { data_dir, state, applier } =
+            floors.await.map_err(|error| ServerError::Worker(error.to_string()))??;
+
+        let options = consensus_options(&config, &state, &data_dir);
+        let consensus = Consensus::start(options, disk, state.store.clone(), applier, &metrics).await?;
+        let services = Services::new(&config, state.clone(), consensus.clone(), &metrics);
+        let tasks = Tasks::start(&config, &services, &metrics);
+        let http = start_http(&config, listeners, services.clone(), &metrics)?;
+
+        metrics.version.with_label_values(&[&services.maintenance.versions().server]).set(1);
+        metrics.id.with_label_values(&[&format!("{:x}", state.members.local_id())]).set(1);
+        metrics.start_time_seconds.set(begun.elapsed().as_secs_f64());
+        tracing::info!(
+            member_id = format!("{:x}", state.members.local_id()),
+            cluster_id = format!("{:x}", state.members.cluster_id()),
+            revision = state.store.revision(),
+            took = ?begun.elapsed(),
+            "ready to serve"
+        );
+        Ok(Server { http, tasks, consensus, state, data_dir, drain_timeout: config.drain_timeout })
+    }
+
+    /// Where clients connect; a port given as 0 is the one that was found.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        self.http.addresses()
+    }
+
+    /// Where everything is kept.
+    pub fn data_dir(&self) -> &Path {
+        self.data_dir.path()
+    }
+
+    /// Resolves with the reason if the member cannot go on: a failed sync, a damaged record. It must then end at once,
+    /// without [`Server::stop`], which would write after a failure to write.
+    pub fn failure(&self) -> impl Future<Output = String> + use<> {
+        let consensus = self.consensus.clone();
+        async move { consensus.failed().await }
+    }
+
+    /// Stops serving, waits for the clients a while, and closes everything in order.
+    pub async fn stop(self) -> Result<(), ServerError> {
+        self.http.drain(self.drain_timeout).await;
+        self.tasks.stop().await;
+        self.consensus.shutdown().await?;
+        self.state.hub.close();
+        let store = self.state.store.clone();
+        spawn_blocking(move || store.close()).await.map_err(|error| ServerError::Worker(error.to_string()))??;
+        self.data_dir.release()
+    }
+}
+
+/// Everything below the consensus.
+struct Floors {
+    data_dir: DataDir,
+    state: State,
+    applier: Applier,
+}
+
+/// Opens the files and rebuilds what is kept in memory. Takes as long as the data is large.
+fn open_floors(
+    disk: &Arc<dyn Disk>,
+    config: &Config,
+    advertised_urls: &[String],
+    metrics: &Metrics,
+) -> Result<Floors, ServerError> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let data_dir = DataDir::open(&**disk, &config.data_dir)?;
+    let db = Db::open(disk.clone(), &data_dir.db_path(), &bolt::Options { map_bytes_max: map_bytes_max(config) })?;
+    let members = Arc::new(identity::establish(&db, config, advertised_urls)?);
+
+    let (store, restored) = Store::open(db, store_options(config), metrics)?;
+    let damaged = |bucket: &'static [u8]| move |what| ServerError::damaged_bucket(bucket, what);
+    let lessor = Arc::new(Lessor::new(clock.clone(), config.lease_ttl_min_secs()));
+    lessor
+        .restore(&store.bucket_pairs(buckets::LEASE)?, restored.lease_attachments)
+        .map_err(damaged(buckets::LEASE))?;
+    let alarms = Arc::new(Alarms::new());
+    alarms.restore(&store.bucket_pairs(buckets::ALARM)?).map_err(damaged(buckets::ALARM))?;
+    let hub = Hub::start(store.clone(), hub_options(config), clock, metrics);
+
+    let state = State { store, lessor, members, alarms, hub };
+    let applier = Applier::new(state.clone(), config, metrics);
+    Ok(Floors { data_dir, state, applier })
+}
+
+fn map_bytes_max(config: &Config) -> u64 {
+    match u64::try_from(config.quota_backend_bytes) {
+        Ok(quota) => quota.saturating_mul(MAP_QUOTAS).clamp(MAP_BYTES_MIN, MAP_BYTES_UNLIMITED),
+        Err(_) => MAP_BYTES_UNLIMITED,
+    }
+}
+
+fn store_options(config: &Config) -> StoreOptions {
+    StoreOptions {
+        commit_interval: config.backend_batch_interval,
+        commit_ops_max: config.backend_batch_limit,
+        compaction_batch_revisions: config.compaction_batch_limit,
+        compaction_sleep: config.compaction_sleep_interval,
+    }
+}
+
+fn hub_options(config: &Config) -> HubOptions {
+    HubOptions {
+        stream_bytes_max: WATCH_STREAM_BYTES_MAX,
+        progress_interval: config.watch_progress_notify_interval,
+        catch_up_revisions_max: CATCH_UP_REVISIONS_MAX,
+        catch_up_bytes_max: CATCH_UP_BYTES_MAX,
+    }
+}
+
+fn consensus_options(config: &Config, state: &State, data_dir: &DataDir) -> ConsensusOptions {
+    ConsensusOptions {
+        member_id: state.members.local_id(),
+        cluster_id: state.members.cluster_id(),
+        wal_dir: data_dir.wal_dir(),
+        heartbeat_interval: config.heartbeat_interval,
+        election_timeout: config.election_timeout,
+        request_timeout: config.request_timeout(),
+        snapshot_count: config.snapshot_count,
+        snapshot_catchup_entries: config.snapshot_catchup_entries,
+        wal_segment_bytes: config.wal_segment_bytes,
+        wals_max: config.wals_max,
+        request_bytes_max: config.request_bytes_max,
+    }
+}
+
+fn start_http(
+    config: &Config,
+    listeners: Vec<TcpListener>,
+    services: Services,
+    metrics: &Metrics,
+) -> Result<HttpServer, ServerError> {
+    let options = HttpOptions { request_bytes_max: config.request_bytes_max, connections_max: config.connections_max };
+    HttpServer::start(listeners, options, services, metrics.clone()).map_err(ServerError::Http)
+}

@@ -1,0 +1,151 @@
+//! Range, put, delete, txn, compaction.
+//!
+//! Reads that may be linearizable wait for a read barrier and then read here; writes go through the log. A txn that only
+//! reads is a read.
+
+use std::time::Duration;
+
+use tokio::{sync::oneshot, time::timeout};
+
+use crate::{
+    apply::{self, Applied, CompactionFinished},
+    error::ApiError,
+    mvcc::{MvccError, RangeCursor},
+    proto::{etcdserverpb as pb, revgatepb::internal_raft_request::Request},
+};
+
+use super::{Core, validate, wrong_outcome};
+
+/// How long a client of a `physical` compaction is kept waiting for the deletions. They go on after that.
+const PHYSICAL_COMPACTION_WAIT_MAX_SECS: u64 = 3600;
+
+/// A range's answer: header first, then pairs from the cursor, then more and count.
+#[derive(Debug)]
+pub struct RangeAnswer {
+    /// Complete; the revision is the store's, not the one that was asked for.
+    pub header: pb::ResponseHeader,
+    /// The pairs.
+    pub cursor: RangeCursor,
+}
+
+/// Answers requests for keys. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct KvService {
+    core: Core,
+    txn_ops_max: usize,
+}
+
+impl KvService {
+    pub(super) fn new(core: Core, txn_ops_max: usize) -> KvService {
+        KvService { core, txn_ops_max }
+    }
+
+    pub(super) fn core(&self) -> Core {
+        self.core.clone()
+    }
+
+    /// Opens a read of a range.
+    pub async fn range(&self, request: pb::RangeRequest) -> Result<RangeAnswer, ApiError> {
+        validate::check_range(&request)?;
+        let query = apply::range_query(&request);
+        if !request.serializable {
+            self.core.consensus.read_barrier().await?;
+        }
+        let cursor = self.core.state.store.range(&query).map_err(read_error)?;
+        Ok(RangeAnswer { header: self.core.headers.at(cursor.store_revision()), cursor })
+    }
+
+    /// Sets a key.
+    pub async fn put(&self, request: pb::PutRequest) -> Result<pb::PutResponse, ApiError> {
+        validate::check_put(&request)?;
+        match self.core.propose(Request::Put(request)).await? {
+            Applied::Put(mut response) => {
+                self.core.headers.complete(&mut response.header);
+                Ok(response)
+            }
+            other => Err(wrong_outcome("put", &other)),
+        }
+    }
+
+    /// Deletes the keys of a range.
+    pub async fn delete_range(&self, request: pb::DeleteRangeRequest) -> Result<pb::DeleteRangeResponse, ApiError> {
+        validate::check_delete_range(&request)?;
+        match self.core.propose(Request::DeleteRange(request)).await? {
+            Applied::DeleteRange(mut response) => {
+                self.core.headers.complete(&mut response.header);
+                Ok(response)
+            }
+            other => Err(wrong_outcome("delete range", &other)),
+        }
+    }
+
+    /// Compares, then runs one of two branches. Headers of nested answers stay as they are: revision only, or empty.
+    pub async fn txn(&self, request: pb::TxnRequest) -> Result<pb::TxnResponse, ApiError> {
+        validate::check_txn(&request, self.txn_ops_max)?;
+        let mut response = if validate::is_read_only(&request) {
+            if !validate::is_serializable(&request) {
+                self.core.consensus.read_barrier().await?;
+            }
+            apply::evaluate_read_only(&self.core.state.store, &request)?
+        } else {
+            match self.core.propose(Request::Txn(request)).await? {
+                Applied::Txn(response) => response,
+                other => return Err(wrong_outcome("txn", &other)),
+            }
+        };
+        self.core.headers.complete(&mut response.header);
+        Ok(response)
+    }
+
+    /// Compacts the history; a `physical` request is answered once what it deletes is gone from the file.
+    pub async fn compact(&self, request: pb::CompactionRequest) -> Result<pb::CompactionResponse, ApiError> {
+        match self.core.propose(Request::Compaction(request)).await? {
+            Applied::Compaction { mut response, finished } => {
+                if let Some(finished) = finished {
+                    wait_finished(finished).await?;
+                }
+                self.core.headers.complete(&mut response.header);
+                Ok(response)
+            }
+            other => Err(wrong_outcome("compaction", &other)),
+        }
+    }
+}
+
+async fn wait_finished(finished: CompactionFinished) -> Result<(), ApiError> {
+    let (sender, receiver) = oneshot::channel();
+    finished.on_done(Box::new(move |result| {
+        // A client that has gone away does not wait for it.
+        let _ = sender.send(result);
+    }));
+    let limit = Duration::from_secs(PHYSICAL_COMPACTION_WAIT_MAX_SECS);
+    timeout(limit, receiver).await.map_err(|_| ApiError::Timeout)?.map_err(|_| ApiError::Stopped)?
+}
+
+/// What a client is told of a read that failed, before or in the middle of its answer.
+pub fn read_error(error: MvccError) -> ApiError {
+    match error {
+        MvccError::Compacted { .. } => ApiError::Compacted,
+        MvccError::Future { .. } => ApiError::FutureRevision,
+        damage => {
+            tracing::error!(%damage, "a read failed");
+            ApiError::DataLoss(damage.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_errors_carry_the_texts_of_the_contract() {
+        assert_eq!(read_error(MvccError::Compacted { requested: 3, compacted: 5 }), ApiError::Compacted);
+        assert_eq!(read_error(MvccError::Future { requested: 9, current: 5 }), ApiError::FutureRevision);
+        let damaged =
+            MvccError::DamagedRecord { revision: crate::mvcc::Revision { main: 4, sub: 1 }, what: "x".into() };
+        let told = read_error(damaged);
+        assert_eq!(told.to_string(), "etcdserver: damaged record at revision 4.1: x");
+        assert_eq!(told.code(), crate::error::Code::DataLoss);
+    }
+}

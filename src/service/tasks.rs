@@ -1,0 +1,31 @@
+//! What the services do without being asked, as tasks that end together.
+
+use tokio::task::JoinSet;
+
+use crate::{config::Config, metrics::Metrics};
+
+use super::{Services, auto_compaction, lease_expiry};
+
+/// The running tasks. Dropping this ends them too, without waiting.
+#[derive(Debug)]
+pub struct Tasks {
+    running: JoinSet<()>,
+}
+
+impl Tasks {
+    /// Starts them all. Must be called inside a runtime.
+    pub fn start(config: &Config, services: &Services, metrics: &Metrics) -> Tasks {
+        let core = services.kv.core();
+        let primary = services.lease.primary();
+        let mut running = JoinSet::new();
+        running.spawn(lease_expiry::follow_leadership(core.clone(), primary, config.election_timeout));
+        running.spawn(lease_expiry::revoke_expired(core.clone(), lease_expiry::Counters::new(metrics)));
+        running.spawn(auto_compaction::run(core, config.auto_compaction));
+        Tasks { running }
+    }
+
+    /// Ends them. What they have proposed and not seen committed may still be committed.
+    pub async fn stop(mut self) {
+        self.running.shutdown().await;
+    }
+}

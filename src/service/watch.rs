@@ -1,0 +1,222 @@
+//! Watch streams: requests in, complete responses out.
+//!
+//! The hub decides what each watcher gets; here it becomes etcd's responses: headers, the texts of refusals, and the
+//! splitting of responses that are too big for watchers that allow it.
+
+mod fragment;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use bytes::Bytes;
+
+use crate::{
+    mvcc::KeyRange,
+    proto::etcdserverpb::{
+        self as pb, WatchCreateRequest, WatchResponse, watch_create_request::FilterType, watch_request::RequestUnion,
+    },
+    watch::{CreateError, Delivery, Event, WatchSpec, WatchStream},
+};
+
+use super::{Core, header::Headers};
+
+/// The watch id of a response that belongs to no watch: refusals, and progress of the whole stream.
+const NO_WATCH_ID: i64 = -1;
+/// Most refusals that wait for their client. One that is refused more often without reading is cut off.
+const WAITING_REFUSALS_MAX: usize = 1024;
+
+/// Opens watch streams. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct WatchService {
+    core: Core,
+    response_bytes_max: usize,
+}
+
+impl WatchService {
+    pub(super) fn new(core: Core, response_bytes_max: usize) -> WatchService {
+        WatchService { core, response_bytes_max }
+    }
+
+    /// A stream for one client. Dropping it cancels all its watches.
+    pub fn open(&self) -> WatchSession {
+        WatchSession {
+            core: self.core.clone(),
+            stream: self.core.state.hub.open_stream(),
+            response_bytes_max: self.response_bytes_max,
+            waiting: VecDeque::new(),
+            cut_off: false,
+            waker: None,
+        }
+    }
+}
+
+/// What goes to the client. Headers are complete.
+#[derive(Debug)]
+pub enum WatchOutput {
+    /// Anything without events.
+    Control(WatchResponse),
+    /// Events, shared with other streams; `header` and the flag `fragment` are this response's. Already split if the
+    /// watcher allows it.
+    Events {
+        /// Complete; the revision is the store's when the events were handed over, at least the events'.
+        header: pb::ResponseHeader,
+        /// The watch they belong to.
+        watch_id: i64,
+        /// Whether more events of the same revisions follow in the next response.
+        fragment: bool,
+        /// The events, in order.
+        events: Vec<Arc<Event>>,
+    },
+}
+
+/// One client's stream of watches: requests in, deliveries out.
+#[derive(Debug)]
+pub struct WatchSession {
+    core: Core,
+    stream: WatchStream,
+    response_bytes_max: usize,
+    /// Refusals, and the pieces of a split response; they go out before anything new is taken from the hub.
+    waiting: VecDeque<WatchOutput>,
+    cut_off: bool,
+    /// Whom a refusal must wake.
+    waker: Option<Waker>,
+}
+
+impl WatchSession {
+    /// Takes one request of the client's. Unknown or empty ones are ignored, as etcd does. Refused creations come out as a
+    /// created+canceled response with watch_id -1.
+    pub fn handle(&mut self, request: pb::WatchRequest) {
+        match request.request_union {
+            Some(RequestUnion::CreateRequest(create)) => {
+                if let Err(refusal) = self.stream.create(watch_spec(create)) {
+                    self.refuse(refusal);
+                }
+            }
+            // No such watch: etcd stays silent.
+            Some(RequestUnion::CancelRequest(cancel)) => drop(self.stream.cancel(cancel.watch_id)),
+            Some(RequestUnion::ProgressRequest(_)) => self.stream.request_progress(),
+            None => {}
+        }
+    }
+
+    fn refuse(&mut self, refusal: CreateError) {
+        let refusals = self.waiting.iter().filter(|output| matches!(output, WatchOutput::Control(_))).count();
+        if refusals >= WAITING_REFUSALS_MAX {
+            tracing::warn!("a watch client does not read its refusals; its stream is cut off");
+            self.cut_off = true;
+        } else {
+            let header = self.core.headers.at(self.core.state.store.revision());
+            self.waiting.push_back(WatchOutput::Control(refused(header, &refusal)));
+        }
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// The next response; `None` when the member is going down, or has cut this client off.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchOutput>> {
+        if let Some(output) = self.waiting.pop_front() {
+            return Poll::Ready(Some(output));
+        }
+        if self.cut_off {
+            return Poll::Ready(None);
+        }
+        match self.stream.poll_next(context) {
+            Poll::Ready(Some(delivery)) => Poll::Ready(Some(self.output(delivery))),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => {
+                self.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The next response if one is ready without waiting (so that a transport can gather a burst into one write). After a
+    /// `None` only `poll_next` arranges for a wake-up.
+    pub fn try_next(&mut self) -> Option<WatchOutput> {
+        match self.poll_next(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => output,
+            Poll::Pending => None,
+        }
+    }
+
+    fn output(&mut self, delivery: Delivery) -> WatchOutput {
+        let (watch_id, revision, events, may_split) = match delivery {
+            Delivery::Events { watch_id, revision, events, fragment } => (watch_id, revision, events, fragment),
+            control => return WatchOutput::Control(control_response(&self.core.headers, control)),
+        };
+        let header = self.core.headers.at(revision);
+        if !may_split {
+            return WatchOutput::Events { header, watch_id, fragment: false, events: events.to_vec() };
+        }
+        let mut pieces = fragment::split(&events, self.response_bytes_max).into_iter();
+        let first = pieces.next().unwrap_or_default();
+        let mut rest = pieces.peekable();
+        let fragment = rest.peek().is_some();
+        while let Some(events) = rest.next() {
+            let fragment = rest.peek().is_some();
+            self.waiting.push_back(WatchOutput::Events { header, watch_id, fragment, events });
+        }
+        WatchOutput::Events { header, watch_id, fragment, events: first }
+    }
+}
+
+/// A creation as the hub takes it. No key means "\0", as in etcd: with the end "\0" that is everything.
+fn watch_spec(request: WatchCreateRequest) -> WatchSpec {
+    let filters = |kind: FilterType| request.filters.contains(&(kind as i32));
+    let (no_put, no_delete) = (filters(FilterType::Noput), filters(FilterType::Nodelete));
+    let key = if request.key.is_empty() { Bytes::from_static(b"\0") } else { request.key };
+    WatchSpec {
+        range: KeyRange::new(key, request.range_end),
+        start_revision: request.start_revision,
+        progress_notify: request.progress_notify,
+        no_put,
+        no_delete,
+        prev_kv: request.prev_kv,
+        fragment: request.fragment,
+        watch_id: request.watch_id,
+    }
+}
+
+fn refused(header: pb::ResponseHeader, refusal: &CreateError) -> WatchResponse {
+    WatchResponse {
+        header: Some(header),
+        watch_id: NO_WATCH_ID,
+        created: true,
+        canceled: true,
+        cancel_reason: refusal.to_string(),
+        ..Default::default()
+    }
+}
+
+fn control_response(headers: &Headers, delivery: Delivery) -> WatchResponse {
+    let (header_revision, response) = control_parts(delivery);
+    WatchResponse { header: Some(headers.at(header_revision)), ..response }
+}
+
+/// The header's revision, and the rest of the response.
+fn control_parts(delivery: Delivery) -> (i64, WatchResponse) {
+    match delivery {
+        Delivery::Created { watch_id, revision } => {
+            (revision, WatchResponse { watch_id, created: true, ..Default::default() })
+        }
+        Delivery::Progress { watch_id, revision } => (revision, WatchResponse { watch_id, ..Default::default() }),
+        Delivery::Canceled { watch_id, revision, compact_revision, reason } => {
+            let response = WatchResponse {
+                watch_id,
+                canceled: true,
+                compact_revision,
+                cancel_reason: reason,
+                ..Default::default()
+            };
+            // A watch that fell behind a compaction is told the compact revision and, as by etcd, no other.
+            (if compact_revision == 0 { revision } else { 0 }, response)
+        }
+        Delivery::Events { watch_id, revision, .. } => (revision, WatchResponse { watch_id, ..Default::default() }),
+    }
+}

@@ -1,0 +1,9 @@
+//! Integration tests: the house's plan, and the real binary from outside.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+
+mod api;
+mod architecture;
+mod kill;
+mod startup;
+mod support;
