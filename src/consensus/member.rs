@@ -150,12 +150,8 @@ fn open_parts(
         queue_bytes_max: WAL_QUEUE_BYTES_MAX,
         released_segments_kept: options.wals_max,
     };
-    let wal_metrics = WalMetrics {
-        fsync: metrics.wal_fsync_duration.clone(),
-        write: metrics.wal_write_duration.clone(),
-        write_bytes: metrics.wal_write_bytes.clone(),
-    };
-    let (wal, recovered) = Wal::open(disk, &options.wal_dir, &metadata, from_index, wal_options, wal_metrics)?;
+    let (wal, recovered) =
+        Wal::open(disk, &options.wal_dir, &metadata, from_index, wal_options, WalMetrics::from(&metrics))?;
     if recovered.metadata != metadata {
         return Err(ConsensusError::Raft(format!(
             "the log in {} belongs to another member or cluster",
