@@ -17,8 +17,8 @@ use super::{
     error::BoltError,
     freelist::Freelist,
     map::Map,
-    meta::{FIRST_DATA_PAGE, META_PAGE_BYTES, Meta, NO_FREELIST, PAGE_BYTES_MIN},
-    page::{self, HEADER_BYTES, Pages, Run},
+    meta::{META_PAGE_BYTES, Meta, NO_FREELIST, PAGE_BYTES_MIN},
+    page::{self, FIRST_DATA_PAGE, HEADER_BYTES, Pages, Run},
     walk,
 };
 

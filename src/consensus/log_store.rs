@@ -102,6 +102,10 @@ impl LogStore {
         if tail.vote.is_none() && applied.term > 0 {
             tail.vote = Some(Vote::new(applied.term, member_id));
         }
+        if let Some(vote) = &tail.vote {
+            // What was led before the restart is led no more.
+            standing.voted(&Vote { committed: false, ..*vote });
+        }
         for entry in &tail.entries {
             if let Payload::Membership(membership) = &entry.payload {
                 standing.membership_appended(position_of(&entry.log_id).index, membership);

@@ -160,7 +160,7 @@ impl Consensus {
     }
 
     /// Commits a command and waits until it is applied here. [`ApiError::Timeout`], [`ApiError::LeaderChanged`] and
-    /// [`ApiError::Stopped`] leave open whether it was; every other error is a refusal. Dropping the future cancels
+    /// [`ApiError::Stopped`] leave open whether it will be; every other error is a refusal. Dropping the future cancels
     /// nothing that is already proposed.
     pub async fn propose(&self, command: InternalRaftRequest) -> Result<Applied, ApiError> {
         let bytes = command.encoded_len();
@@ -202,7 +202,7 @@ impl Consensus {
         let standing = &self.inner.standing;
         Status {
             leader: server.current_leader.unwrap_or(0),
-            term: server.vote.leader_id.term,
+            term: standing.term(),
             last_log_index: standing.last_log(),
             committed: standing.committed(),
             applied: standing.applied(),

@@ -29,18 +29,20 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct FailingDisk {
     pub(super) fails: Arc<AtomicBool>,
+    /// What every sync of data takes beside its own time.
+    pub(super) sync_delay: Duration,
 }
 
 #[derive(Debug)]
 struct FailingFile {
     file: Box<dyn File>,
-    fails: Arc<AtomicBool>,
+    disk: FailingDisk,
 }
 
 impl Disk for FailingDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn File>> {
         let file = RealDisk.open(path, mode)?;
-        Ok(Box::new(FailingFile { file, fails: Arc::clone(&self.fails) }))
+        Ok(Box::new(FailingFile { file, disk: self.clone() }))
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         RealDisk.create_dir_all(path)
@@ -70,7 +72,8 @@ impl File for FailingFile {
         self.file.write_all_at(buf, offset)
     }
     fn sync_data(&self) -> io::Result<()> {
-        if self.fails.load(Ordering::SeqCst) {
+        std::thread::sleep(self.disk.sync_delay);
+        if self.disk.fails.load(Ordering::SeqCst) {
             return Err(io::Error::other("the disk is gone"));
         }
         self.file.sync_data()
@@ -128,7 +131,20 @@ impl Member {
         Member::start_in(tempfile::tempdir().unwrap(), |_| {}).await.unwrap()
     }
 
+    pub(super) async fn start_on_slow_disk(sync_delay: Duration) -> Member {
+        let disk = FailingDisk { sync_delay, ..FailingDisk::default() };
+        Member::start_on(disk, tempfile::tempdir().unwrap(), |_| {}).await.unwrap()
+    }
+
     pub(super) async fn start_in(
+        dir: TempDir,
+        adjust: impl FnOnce(&mut ConsensusOptions),
+    ) -> Result<Member, ConsensusError> {
+        Member::start_on(FailingDisk::default(), dir, adjust).await
+    }
+
+    async fn start_on(
+        disk: FailingDisk,
         dir: TempDir,
         adjust: impl FnOnce(&mut ConsensusOptions),
     ) -> Result<Member, ConsensusError> {
@@ -136,7 +152,6 @@ impl Member {
         let file_disk = FailingDisk::default();
         let state = open_state(Arc::new(file_disk.clone()), dir.path(), &metrics);
         let applier = Applier::new(state.clone(), &config(-1), &metrics);
-        let disk = FailingDisk::default();
         let mut options = options(dir.path());
         adjust(&mut options);
         let started = Consensus::start(options, Arc::new(disk.clone()), state.store.clone(), applier, &metrics).await;
