@@ -84,7 +84,10 @@ struct Core {
 impl Core {
     /// Commits a command in a caller's name and waits until it is applied here.
     async fn propose(&self, caller: &Caller, request: Request) -> Result<Applied, ApiError> {
-        self.propose_as(self.identify(caller)?, request).await
+        let identity = self.identify(caller)?;
+        // Nobody's command would be refused when it is applied. Until then it would fill the log.
+        self.state.auth.check_user(&identity.user)?;
+        self.propose_as(Some(caller::header(identity)), request).await
     }
 
     /// Commits a command of the member's own and waits until it is applied here.
