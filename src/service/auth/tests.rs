@@ -101,7 +101,10 @@ async fn who_waits_too_long_is_told() {
     let (first, held) = (passwords.clone(), Arc::clone(&gate));
     let first = tokio::spawn(async move { first.run(move || held.pass()).await });
     tokio::task::yield_now().await;
-    assert_eq!(passwords.run(|| ()).await, Err(ApiError::Timeout));
+    let second = tokio::spawn(async move { passwords.run(|| ()).await });
+    tokio::task::yield_now().await;
+    tokio::time::advance(Duration::from_secs(8)).await;
+    assert_eq!(second.await.unwrap(), Err(ApiError::Timeout));
     gate.open();
     first.await.unwrap().unwrap();
 }
