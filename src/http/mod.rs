@@ -16,6 +16,7 @@ mod outputs;
 mod reply;
 mod routes;
 mod side;
+mod snapshot;
 mod socket;
 mod stream;
 #[cfg(test)]
