@@ -19,12 +19,16 @@ use super::{
     meter::{Call, Meter},
     reply::{self, Body, Reply},
     routes::{Method, Router, current_path},
-    side, socket,
+    server_stream, side, socket,
     stream::{self, Ends},
     unary,
     values::Values,
 };
-use crate::{error::ApiError, metrics::Metrics, service::Services};
+use crate::{
+    error::ApiError,
+    metrics::Metrics,
+    service::{Caller, Services},
+};
 
 /// What all connections share.
 #[derive(Debug)]
@@ -139,15 +143,32 @@ async fn api_call(front: &Front, method: Method, call: Call, request: Request<In
             _ => stream::keep_alive(front.services.lease.clone(), caller, values, ends, call).await,
         };
     }
+    if method.is_server_stream() {
+        let ends = Ends { going_down: front.going_down.clone(), timeout };
+        let messages = async {
+            let text = front.limits.read_body(body, asks_first).await?;
+            server_stream::open(&front.services, method, &caller, &text).await
+        };
+        return server_stream::lines(messages, ends, call).await;
+    }
     let answer = async {
         let text = front.limits.read_body(body, asks_first).await?;
-        unary::call(&front.services, &front.limits, method, &caller, &text).await
+        unary_call(front, method, &caller, &text).await
     };
     let answer = match timeout {
         None => answer.await,
         Some(timeout) => within(timeout, answer).await,
     };
     finish(call, answer)
+}
+
+/// A unary call that ends with the member if it waits for other clients. Dropping it ends its wait.
+async fn unary_call(front: &Front, method: Method, caller: &Caller, text: &[u8]) -> Result<Vec<u8>, ApiError> {
+    let answer = unary::call(&front.services, &front.limits, method, caller, text);
+    if !method.may_wait() {
+        return answer.await;
+    }
+    front.going_down.run_until_cancelled(answer).await.unwrap_or(Err(ApiError::Stopped))
 }
 
 async fn within<T>(

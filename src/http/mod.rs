@@ -15,6 +15,7 @@ mod meter;
 mod outputs;
 mod reply;
 mod routes;
+mod server_stream;
 mod side;
 mod socket;
 mod stream;

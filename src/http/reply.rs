@@ -189,6 +189,8 @@ mod tests {
             (ApiError::NoSuchPath, 5, 404, "Not Found"),
             (ApiError::MethodNotAllowed, 12, 501, "Method Not Allowed"),
             (ApiError::Unimplemented("x".into()), 12, 501, "x"),
+            (ApiError::Canceled, 1, 499, "context canceled"),
+            (ApiError::Unknown("election: no leader".into()), 2, 500, "election: no leader"),
             (ApiError::DataLoss("x".into()), 15, 500, "etcdserver: x"),
             (ApiError::Internal("x".into()), 13, 500, "etcdserver: internal error: x"),
         ]

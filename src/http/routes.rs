@@ -24,6 +24,13 @@ pub(super) enum Method {
     MemberList,
     Status,
     Alarm,
+    Lock,
+    Unlock,
+    Campaign,
+    Proclaim,
+    Leader,
+    Observe,
+    Resign,
 }
 
 /// One method with its paths.
@@ -40,7 +47,7 @@ pub(super) struct Route {
 }
 
 /// Every route.
-pub(super) const ROUTES: [Route; 14] = [
+pub(super) const ROUTES: [Route; 21] = [
     kv(Method::Range, &["/v3/kv/range"], "Range"),
     kv(Method::Put, &["/v3/kv/put"], "Put"),
     kv(Method::DeleteRange, &["/v3/kv/deleterange"], "DeleteRange"),
@@ -60,6 +67,13 @@ pub(super) const ROUTES: [Route; 14] = [
     },
     maintenance(Method::Status, &["/v3/maintenance/status"], "Status"),
     maintenance(Method::Alarm, &["/v3/maintenance/alarm"], "Alarm"),
+    lock(Method::Lock, &["/v3/lock/lock"], "Lock"),
+    lock(Method::Unlock, &["/v3/lock/unlock"], "Unlock"),
+    election(Method::Campaign, &["/v3/election/campaign"], "Campaign"),
+    election(Method::Proclaim, &["/v3/election/proclaim"], "Proclaim"),
+    election(Method::Leader, &["/v3/election/leader"], "Leader"),
+    election(Method::Observe, &["/v3/election/observe"], "Observe"),
+    election(Method::Resign, &["/v3/election/resign"], "Resign"),
 ];
 
 const fn kv(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
@@ -74,11 +88,30 @@ const fn maintenance(method: Method, paths: &'static [&'static str], name: &'sta
     Route { method, paths, service: "etcdserverpb.Maintenance", name }
 }
 
+const fn lock(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
+    Route { method, paths, service: "v3lockpb.Lock", name }
+}
+
+const fn election(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
+    Route { method, paths, service: "v3electionpb.Election", name }
+}
+
 impl Method {
+    /// Whether one request is answered with a stream of messages.
+    pub(super) fn is_server_stream(self) -> bool {
+        matches!(self, Method::Observe)
+    }
+
+    /// Whether a call waits for other clients, for as long as its own is there.
+    pub(super) fn may_wait(self) -> bool {
+        matches!(self, Method::Lock | Method::Campaign)
+    }
+
     /// The gRPC kind of call, as metrics name it.
     fn kind(self) -> &'static str {
         match self {
             Method::Watch | Method::LeaseKeepAlive => "bidi_stream",
+            _ if self.is_server_stream() => "server_stream",
             _ => "unary",
         }
     }

@@ -7,7 +7,7 @@
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
-use futures_util::SinkExt as _;
+use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::{
@@ -17,6 +17,7 @@ use super::{
     outputs,
     reply::{self, Body, Reply},
     routes::Method,
+    server_stream,
     stream::GATHERED_BYTES,
     unary,
 };
@@ -86,6 +87,7 @@ async fn serve(mut socket: WebSocket, front: &Front, method: Option<Method>, cal
     let end = match method {
         Some(Method::Watch) => watch(&mut socket, front, caller).await,
         Some(Method::LeaseKeepAlive) => keep_alive(&mut socket, front, &caller).await,
+        Some(method) if method.is_server_stream() => messages(&mut socket, front, method, &caller).await,
         Some(method) => once(&mut socket, front, method, &caller).await,
         None => {
             let body = reply::error_body(&ApiError::NoSuchPath);
@@ -181,23 +183,76 @@ async fn renew(socket: &mut WebSocket, front: &Front, caller: &Caller, text: &[u
     Ok(())
 }
 
+/// A call that is answered with a stream: one message in, many out.
+async fn messages(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
+    let mut pulse = Pulse::new();
+    let text = match request(socket, front, &mut pulse).await {
+        Ok(text) => text,
+        Err(end) => return end,
+    };
+    let mut messages = match server_stream::open(&front.services, method, caller, &text).await {
+        Ok(messages) => messages,
+        Err(error) => return End::Refused(error),
+    };
+    loop {
+        let outcome = tokio::select! {
+            message = messages.next() => match message {
+                Some(Ok(message)) => send(socket, front, vec![message]).await,
+                Some(Err(error)) => Err(End::Refused(error)),
+                None => Err(End::Finished),
+            },
+            end = until_gone(socket, front, &mut pulse) => Err(end),
+        };
+        if let Err(end) = outcome {
+            return end;
+        }
+    }
+}
+
 /// A unary call: one message in, one out.
 async fn once(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
     let mut pulse = Pulse::new();
+    let text = match request(socket, front, &mut pulse).await {
+        Ok(text) => text,
+        Err(end) => return end,
+    };
+    let answer = unary::call(&front.services, &front.limits, method, caller, &text);
+    let answer = if method.may_wait() {
+        tokio::select! {
+            answer = answer => answer,
+            end = until_gone(socket, front, &mut pulse) => return end,
+        }
+    } else {
+        answer.await
+    };
+    let body = answer.unwrap_or_else(|error| reply::error_body(&error));
+    send(socket, front, vec![body]).await.err().unwrap_or(End::Finished)
+}
+
+/// The first thing a client says.
+async fn request(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) -> Result<Vec<u8>, End> {
     loop {
-        let outcome = tokio::select! {
-            message = socket.recv() => pulse.heard(message),
-            () = pulse.due() => pulse.ping(socket).await.map(|()| Vec::new()),
+        let text = tokio::select! {
+            message = socket.recv() => pulse.heard(message)?,
+            () = pulse.due() => pulse.ping(socket).await.map(|()| Vec::new())?,
+            () = front.going_down.cancelled() => return Err(End::GoingDown),
+        };
+        if !text.is_empty() {
+            return Ok(text);
+        }
+    }
+}
+
+/// Resolves when a client that has said all it may is gone, or the member is going down.
+async fn until_gone(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) -> End {
+    loop {
+        let heard = tokio::select! {
+            message = socket.recv() => pulse.heard(message).map(drop),
+            () = pulse.due() => pulse.ping(socket).await,
             () = front.going_down.cancelled() => Err(End::GoingDown),
         };
-        match outcome {
-            Ok(text) if text.is_empty() => {}
-            Ok(text) => {
-                let answer = unary::call(&front.services, &front.limits, method, caller, &text).await;
-                let body = answer.unwrap_or_else(|error| reply::error_body(&error));
-                return send(socket, front, vec![body]).await.err().unwrap_or(End::Finished);
-            }
-            Err(end) => return end,
+        if let Err(end) = heard {
+            return end;
         }
     }
 }

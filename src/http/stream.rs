@@ -34,7 +34,7 @@ pub(super) const GATHERED_BYTES: usize = 64 * 1024;
 /// Requests taken from a client before its responses get their turn.
 const REQUESTS_AT_ONCE_MAX: usize = 64;
 /// What a client that sets no deadline gets: none, for all practical purposes.
-const NO_DEADLINE: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(super) const NO_DEADLINE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// When a stream ends without its client's doing.
 pub(super) struct Ends {

@@ -33,7 +33,7 @@ pub(super) async fn call(
     caller: &Caller,
     body: &[u8],
 ) -> Result<Vec<u8>, ApiError> {
-    let Services { kv, lease, cluster, maintenance, .. } = services;
+    let Services { kv, lease, cluster, maintenance, lock, election, .. } = services;
     match method {
         Method::Range => {
             let request = read::range(body)?;
@@ -67,6 +67,13 @@ pub(super) async fn call(
         Method::MemberList => by_schema(body, async |request| cluster.member_list(caller, request).await).await,
         Method::Status => by_schema(body, async |request| maintenance.status(caller, request).await).await,
         Method::Alarm => by_schema(body, async |request| maintenance.alarm(caller, request).await).await,
+        Method::Lock => by_schema(body, async |request| lock.lock(caller, request).await).await,
+        Method::Unlock => by_schema(body, async |request| lock.unlock(caller, request).await).await,
+        Method::Campaign => by_schema(body, async |request| election.campaign(caller, request).await).await,
+        Method::Proclaim => by_schema(body, async |request| election.proclaim(caller, request).await).await,
+        Method::Leader => by_schema(body, async |request| election.leader(caller, request).await).await,
+        Method::Resign => by_schema(body, async |request| election.resign(caller, request).await).await,
+        Method::Observe => Err(ApiError::Internal("an observation is no unary call".into())),
         Method::Watch => Err(ApiError::Internal("a watch is no unary call".into())),
     }
 }

@@ -9,22 +9,27 @@
 mod auto_compaction;
 mod caller;
 mod cluster;
+mod election;
 mod header;
 mod health;
 mod kv;
 mod lease;
 mod lease_expiry;
+mod lock;
 mod maintenance;
 mod tasks;
+mod turn;
 mod validate;
 mod watch;
 
 pub use self::{
     caller::Caller,
     cluster::ClusterService,
+    election::ElectionService,
     health::{Check, HealthService},
     kv::{KvService, RangeAnswer, read_error},
     lease::LeaseService,
+    lock::LockService,
     maintenance::{MaintenanceService, Versions},
     tasks::Tasks,
     watch::{WatchOutput, WatchService, WatchSession},
@@ -39,7 +44,9 @@ use crate::{
     proto::revgatepb::{InternalRaftRequest, RequestHeader, internal_raft_request::Request},
 };
 
-use self::header::Headers;
+use tokio_util::task::TaskTracker;
+
+use self::{header::Headers, turn::Turns};
 
 /// All services of one member. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -50,22 +57,35 @@ pub struct Services {
     pub watch: WatchService,
     /// Leases.
     pub lease: LeaseService,
+    /// Locks.
+    pub lock: LockService,
+    /// Elections.
+    pub election: ElectionService,
     /// Who belongs to the cluster.
     pub cluster: ClusterService,
     /// Status, alarms, versions.
     pub maintenance: MaintenanceService,
     /// What `/health`, `/livez` and `/readyz` ask.
     pub health: HealthService,
+    /// Waits for locks and elections that go on, or give back what their clients left.
+    waits: TaskTracker,
 }
 
 impl Services {
     /// The services of a member whose floors below are running.
     pub fn new(config: &Config, state: State, consensus: Consensus, metrics: &Metrics) -> Services {
         let core = Core { headers: Headers::new(&state.members, consensus.clone()), state, consensus };
+        let kv = KvService::new(core.clone(), config.txn_ops_max);
+        let lease = LeaseService::new(core.clone(), config.request_timeout(), metrics);
+        let waits = TaskTracker::new();
+        let turns = Turns::new(core.clone(), kv.clone(), lease.clone(), waits.clone());
         Services {
-            kv: KvService::new(core.clone(), config.txn_ops_max),
+            lock: LockService::new(turns.clone(), kv.clone()),
+            election: ElectionService::new(turns),
+            waits,
+            kv,
+            lease,
             watch: WatchService::new(core.clone(), config.request_bytes_max),
-            lease: LeaseService::new(core.clone(), config.request_timeout(), metrics),
             cluster: ClusterService::new(core.clone()),
             maintenance: MaintenanceService::new(core.clone(), config.quota_backend_bytes),
             health: HealthService::new(core, config.request_timeout(), metrics),

@@ -1,0 +1,401 @@
+//! Waiting for a turn: what locks and elections have in common.
+//!
+//! Who wants a turn puts a key `<name>/<lease in hex>`, which lives with its lease; the oldest key has the turn. Everybody
+//! else waits, by a watch, for the deletion of the next older key, so that the end of a turn wakes one waiter and not all.
+//! Better than the original: a waiter whose own key goes (its lease ran out) is told at once, and a lease that was granted
+//! for a client that went away is taken back.
+//!
+//! A wait has no limit but its client: it ends when the client goes, when its deadline passes, or when the member does.
+
+use std::future::{Future, poll_fn};
+
+use bytes::Bytes;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    error::{ApiError, Code},
+    mvcc::KeyRange,
+    proto::{
+        etcdserverpb::{
+            self as pb, Compare,
+            compare::{CompareResult, CompareTarget, TargetUnion},
+            range_request::{SortOrder, SortTarget},
+            request_op::Request as Op,
+            response_op::Response as Outcome,
+        },
+        mvccpb::KeyValue,
+    },
+    watch::{Delivery, WatchSpec, WatchStream},
+};
+
+use super::{Caller, Core, KvService, LeaseService, kv::read_error};
+
+/// TTL of the lease a client gets that brings none, in seconds. Nobody renews it: the turn ends with it.
+const SESSION_TTL_SECS: i64 = 60;
+
+/// Gives and takes turns. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Turns {
+    core: Core,
+    kv: KvService,
+    lease: LeaseService,
+    /// Waits that go on, or give back what their clients left.
+    waits: TaskTracker,
+}
+
+/// A lease under which a key is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Session {
+    pub(super) lease: i64,
+    /// Whether it was granted here, for a client that brought none.
+    granted: bool,
+}
+
+/// A place in the line.
+#[derive(Debug)]
+pub(super) struct Turn {
+    caller: Caller,
+    prefix: Bytes,
+    pub(super) key: Bytes,
+    pub(super) session: Session,
+    pub(super) create_revision: i64,
+    /// Of the txn that took the place.
+    pub(super) header: Option<pb::ResponseHeader>,
+    /// The place was there already, with this value: the client asks again.
+    pub(super) found: Option<Bytes>,
+}
+
+impl Turns {
+    pub(super) fn new(core: Core, kv: KvService, lease: LeaseService, waits: TaskTracker) -> Turns {
+        Turns { core, kv, lease, waits }
+    }
+
+    /// Runs a request that may wait, on a task of its own: when the client goes, the token tells the request, which then
+    /// gives back what it has taken.
+    pub(super) async fn attended<Answer, Work>(
+        &self,
+        work: impl FnOnce(CancellationToken) -> Work,
+    ) -> Result<Answer, ApiError>
+    where
+        Answer: Send + 'static,
+        Work: Future<Output = Result<Answer, ApiError>> + Send + 'static,
+    {
+        let gone = CancellationToken::new();
+        let task = self.waits.spawn(work(gone.clone()));
+        let _attending = gone.drop_guard();
+        task.await.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))
+    }
+
+    /// The client's lease, or one of [`SESSION_TTL_SECS`] for a client that brings none.
+    pub(super) async fn session(&self, caller: &Caller, lease: i64) -> Result<Session, ApiError> {
+        if lease != 0 {
+            return Ok(Session { lease, granted: false });
+        }
+        let request = pb::LeaseGrantRequest { id: 0, ttl: SESSION_TTL_SECS };
+        let granted = self.lease.grant(caller, request).await.map_err(as_told)?;
+        Ok(Session { lease: granted.id, granted: true })
+    }
+
+    /// Takes back a lease that was granted here.
+    pub(super) async fn end_session(&self, caller: &Caller, session: Session) {
+        if session.granted {
+            let revoked = self.lease.revoke(caller, pb::LeaseRevokeRequest { id: session.lease }).await;
+            log_left_behind(session, revoked.err());
+        }
+    }
+
+    /// Takes a place in the line of `name`, or finds the one that is there under the same lease.
+    pub(super) async fn join(&self, caller: &Caller, name: &[u8], lease: i64, value: Bytes) -> Result<Turn, ApiError> {
+        let session = self.session(caller, lease).await?;
+        let joined = self.take_place(caller, name, session, value).await;
+        if joined.is_err() {
+            self.end_session(caller, session).await;
+        }
+        joined
+    }
+
+    async fn take_place(&self, caller: &Caller, name: &[u8], session: Session, value: Bytes) -> Result<Turn, ApiError> {
+        let prefix = prefix_of(name);
+        let key = Bytes::from([&prefix, hex(session.lease).as_bytes()].concat());
+        let put = pb::PutRequest { key: key.clone(), value, lease: session.lease, ..Default::default() };
+        let get = pb::RangeRequest { key: key.clone(), ..Default::default() };
+        let txn = pb::TxnRequest {
+            compare: vec![created_at(&key, 0)],
+            success: vec![op(Op::RequestPut(put))],
+            failure: vec![op(Op::RequestRange(get))],
+        };
+        let answer = self.kv.txn(caller, txn).await.map_err(as_told)?;
+        let found = answer.responses.into_iter().next().and_then(|outcome| match outcome.response {
+            Some(Outcome::ResponseRange(range)) => range.kvs.into_iter().next(),
+            _ => None,
+        });
+        let revision = answer.header.as_ref().map_or(0, |header| header.revision);
+        Ok(Turn {
+            caller: caller.clone(),
+            prefix,
+            key,
+            session,
+            create_revision: found.as_ref().map_or(revision, |pair| pair.create_revision),
+            header: answer.header,
+            found: found.map(|pair| pair.value),
+        })
+    }
+
+    /// Waits until the turn has come. The header tells when that was seen; `None`: it had come before there was a wait.
+    /// Fails with `expired` when the key goes first.
+    pub(super) async fn wait(
+        &self,
+        turn: &Turn,
+        gone: &CancellationToken,
+        expired: &'static str,
+    ) -> Result<Option<pb::ResponseHeader>, ApiError> {
+        let mut has_waited = false;
+        loop {
+            let own = pb::RangeRequest { key: turn.key.clone(), serializable: true, ..Default::default() };
+            let (header, pair) = self.first(&turn.caller, own).await?;
+            if pair.is_none_or(|pair| pair.create_revision != turn.create_revision) {
+                return Err(ApiError::Unknown(expired.into()));
+            }
+            let Some(older) = self.next_older(turn).await? else {
+                // A turn that comes to nobody would be nobody's to end.
+                return if gone.is_cancelled() { Err(ApiError::Canceled) } else { Ok(has_waited.then_some(header)) };
+            };
+            let mut deletions = Deletions::of(&self.core, [&turn.key, &older.key], header.revision + 1)?;
+            tokio::select! {
+                deleted = deletions.next() => deleted?,
+                () = gone.cancelled() => return Err(ApiError::Canceled),
+            }
+            has_waited = true;
+        }
+    }
+
+    /// Gives a place back that has not become a turn. One that was found is another request's to give back.
+    pub(super) async fn leave(&self, turn: Turn) {
+        if turn.session.granted {
+            self.end_session(&turn.caller, turn.session).await;
+        } else if turn.found.is_none() {
+            let left = self.delete_created_at(&turn.caller, turn.key, turn.create_revision).await;
+            log_left_behind(turn.session, left.err());
+        }
+    }
+
+    /// Deletes a key if it is still the one that was created at a revision.
+    pub(super) async fn delete_created_at(
+        &self,
+        caller: &Caller,
+        key: Bytes,
+        create_revision: i64,
+    ) -> Result<pb::TxnResponse, ApiError> {
+        let compare = vec![created_at(&key, create_revision)];
+        let delete = pb::DeleteRangeRequest { key, ..Default::default() };
+        let success = vec![op(Op::RequestDeleteRange(delete))];
+        self.kv.txn(caller, pb::TxnRequest { compare, success, failure: Vec::new() }).await.map_err(as_told)
+    }
+
+    /// Puts a value to a key if it is still the one that was created at a revision.
+    pub(super) async fn put_created_at(
+        &self,
+        caller: &Caller,
+        put: pb::PutRequest,
+        create_revision: i64,
+    ) -> Result<pb::TxnResponse, ApiError> {
+        let compare = vec![created_at(&put.key, create_revision)];
+        let success = vec![op(Op::RequestPut(put))];
+        self.kv.txn(caller, pb::TxnRequest { compare, success, failure: Vec::new() }).await.map_err(as_told)
+    }
+
+    async fn next_older(&self, turn: &Turn) -> Result<Option<KeyValue>, ApiError> {
+        let request = pb::RangeRequest {
+            sort_order: SortOrder::Descend.into(),
+            max_create_revision: turn.create_revision - 1,
+            // This member has applied the txn that took the place: what is older is here too.
+            serializable: true,
+            ..by_age(&turn.prefix)
+        };
+        // The oldest revision is 1: nobody can be before it, and 0 would mean that there is no limit.
+        if request.max_create_revision <= 0 {
+            return Ok(None);
+        }
+        self.first(&turn.caller, request).await.map(|(_, pair)| pair)
+    }
+
+    /// Whose turn it is in the line with `prefix`.
+    pub(super) async fn oldest(
+        &self,
+        caller: &Caller,
+        prefix: &[u8],
+    ) -> Result<(pb::ResponseHeader, Option<KeyValue>), ApiError> {
+        self.first(caller, pb::RangeRequest { sort_order: SortOrder::Ascend.into(), ..by_age(prefix) }).await
+    }
+
+    async fn first(
+        &self,
+        caller: &Caller,
+        request: pb::RangeRequest,
+    ) -> Result<(pb::ResponseHeader, Option<KeyValue>), ApiError> {
+        let mut answer = self.kv.range(caller, request).await.map_err(as_told)?;
+        let mut first = None;
+        answer
+            .cursor
+            .next_chunk(1, &mut |pair| first = first.take().or_else(|| Some(pair.to_owned())))
+            .map_err(read_error)?;
+        Ok((answer.header, first))
+    }
+
+    pub(super) fn core(&self) -> &Core {
+        &self.core
+    }
+}
+
+/// The keys of a line.
+pub(super) fn prefix_of(name: &[u8]) -> Bytes {
+    [name, b"/"].concat().into()
+}
+
+/// The range of a prefix that ends with `/`.
+pub(super) fn range_of(prefix: &[u8]) -> KeyRange {
+    KeyRange::new(Bytes::copy_from_slice(prefix), end_of(prefix))
+}
+
+fn end_of(prefix: &[u8]) -> Bytes {
+    // The byte after `/` is `0`: no carry.
+    [prefix.strip_suffix(b"/").unwrap_or(prefix), b"0"].concat().into()
+}
+
+fn by_age(prefix: &[u8]) -> pb::RangeRequest {
+    pb::RangeRequest {
+        key: Bytes::copy_from_slice(prefix),
+        range_end: end_of(prefix),
+        limit: 1,
+        sort_target: SortTarget::Create.into(),
+        ..Default::default()
+    }
+}
+
+fn created_at(key: &Bytes, revision: i64) -> Compare {
+    Compare {
+        result: CompareResult::Equal.into(),
+        target: CompareTarget::Create.into(),
+        key: key.clone(),
+        range_end: Bytes::new(),
+        target_union: Some(TargetUnion::CreateRevision(revision)),
+    }
+}
+
+fn op(request: Op) -> pb::RequestOp {
+    pb::RequestOp { request: Some(request) }
+}
+
+/// A lease's number as it stands in keys: a sign and digits.
+fn hex(lease: i64) -> String {
+    let sign = if lease < 0 { "-" } else { "" };
+    format!("{sign}{:x}", lease.unsigned_abs())
+}
+
+/// What a lock's or an election's client is told of a request inside that was refused: etcd forgets the code on the way.
+/// What is no fault of the request's keeps its code, so that clients that try again, or elsewhere, still do.
+pub(super) fn as_told(error: ApiError) -> ApiError {
+    match error.code() {
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unauthenticated => ApiError::Unknown(error.to_string()),
+        _ => error,
+    }
+}
+
+fn log_left_behind(session: Session, error: Option<ApiError>) {
+    match error {
+        // It ran out, or its client was faster.
+        None | Some(ApiError::LeaseNotFound) => {}
+        Some(error) => {
+            tracing::warn!(lease = session.lease, %error, "a key waits for its lease's end: its client is gone")
+        }
+    }
+}
+
+/// Deletions of keys.
+struct Deletions {
+    stream: WatchStream,
+}
+
+impl Deletions {
+    fn of(core: &Core, keys: [&Bytes; 2], start_revision: i64) -> Result<Deletions, ApiError> {
+        let stream = core.state.hub.open_stream();
+        for key in keys {
+            let range = KeyRange::new(key.clone(), Bytes::new());
+            watch(&stream, WatchSpec { no_put: true, ..spec(range, start_revision) })?;
+        }
+        Ok(Deletions { stream })
+    }
+
+    /// Resolves once there was one, or there may have been one that history no longer tells of.
+    async fn next(&mut self) -> Result<(), ApiError> {
+        loop {
+            match next_delivery(&self.stream).await? {
+                Delivery::Events { .. } | Delivery::Canceled { .. } => return Ok(()),
+                Delivery::Created { .. } | Delivery::Progress { .. } => {}
+            }
+        }
+    }
+}
+
+/// A watch without wishes.
+pub(super) fn spec(range: KeyRange, start_revision: i64) -> WatchSpec {
+    WatchSpec {
+        range,
+        start_revision,
+        progress_notify: false,
+        no_put: false,
+        no_delete: false,
+        prev_kv: false,
+        fragment: false,
+        watch_id: 0,
+    }
+}
+
+/// Registers a watch of ours.
+pub(super) fn watch(stream: &WatchStream, spec: WatchSpec) -> Result<(), ApiError> {
+    stream.create(spec).map(drop).map_err(|error| ApiError::Internal(error.to_string()))
+}
+
+/// The next delivery of a stream of ours. [`ApiError::Stopped`] when the member is going down.
+pub(super) async fn next_delivery(stream: &WatchStream) -> Result<Delivery, ApiError> {
+    match poll_fn(|context| stream.poll_next(context)).await {
+        None => Err(ApiError::Stopped),
+        Some(Delivery::Canceled { compact_revision: 0, reason, .. }) => Err(ApiError::DataLoss(reason)),
+        Some(delivery) => Ok(delivery),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_end_with_the_lease_as_go_writes_it() {
+        assert_eq!(hex(0x1b4a_22c7_0798_9003), "1b4a22c707989003");
+        assert_eq!(hex(17), "11");
+        assert_eq!(hex(-5), "-5");
+        assert_eq!(hex(i64::MIN), "-8000000000000000");
+    }
+
+    #[test]
+    fn a_line_is_everything_below_its_name() {
+        assert_eq!(prefix_of(b"a"), "a/");
+        assert_eq!(prefix_of(b""), "/");
+        assert_eq!(end_of(b"a/"), "a0");
+    }
+
+    #[test]
+    fn refusals_lose_their_code_and_failures_keep_it() {
+        assert_eq!(as_told(ApiError::LeaseNotFound), ApiError::Unknown("etcdserver: requested lease not found".into()));
+        assert_eq!(as_told(ApiError::KeyNotProvided), ApiError::Unknown("etcdserver: key is not provided".into()));
+        for error in [ApiError::NoLeader, ApiError::Timeout, ApiError::NoSpace, ApiError::DeadlineExceeded] {
+            assert_eq!(as_told(error.clone()), error);
+        }
+    }
+}
