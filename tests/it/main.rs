@@ -5,5 +5,6 @@
 mod api;
 mod architecture;
 mod kill;
+mod locks;
 mod startup;
 mod support;
