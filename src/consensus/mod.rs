@@ -210,6 +210,33 @@ impl Consensus {
         }
     }
 
+    /// Resolves once there has been no leader for `limit`, without a break.
+    pub async fn leaderless(&self, limit: Duration) {
+        let mut changes = self.inner.raft.server_metrics();
+        let mut ended = false;
+        loop {
+            if !ended && changes.borrow_watched().current_leader.is_some() {
+                // A library that has ended knows of no leader, whatever it said last.
+                ended = changes.changed().await.is_err();
+                continue;
+            }
+            let waiting = async {
+                while !ended {
+                    if changes.changed().await.is_err() {
+                        break;
+                    }
+                    if changes.borrow_watched().current_leader.is_some() {
+                        return;
+                    }
+                }
+                std::future::pending().await
+            };
+            if tokio::time::timeout(limit, waiting).await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Whether this member leads, and every change of it.
     pub fn leadership(&self) -> watch::Receiver<bool> {
         self.inner.leadership.clone()

@@ -48,6 +48,9 @@ use tokio_util::task::TaskTracker;
 
 use self::{header::Headers, turn::Turns};
 
+/// After how many election timeouts without a leader the streams end whose clients require one.
+const LEADERLESS_ELECTION_TIMEOUTS_MAX: u32 = 3;
+
 /// All services of one member. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Services {
@@ -85,11 +88,22 @@ impl Services {
             waits,
             kv,
             lease,
-            watch: WatchService::new(core.clone(), config.request_bytes_max),
+            watch: WatchService::new(
+                core.clone(),
+                config.request_bytes_max,
+                LEADERLESS_ELECTION_TIMEOUTS_MAX * config.election_timeout,
+            ),
             cluster: ClusterService::new(core.clone()),
             maintenance: MaintenanceService::new(core.clone(), config.quota_backend_bytes),
             health: HealthService::new(core, config.request_timeout(), metrics),
         }
+    }
+}
+
+impl Services {
+    /// Whether there is a leader, as far as this member knows.
+    pub fn has_leader(&self) -> bool {
+        self.kv.core().consensus.status().leader != 0
     }
 }
 

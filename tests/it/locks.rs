@@ -331,6 +331,10 @@ fn waiters_do_not_hold_up_a_member_that_goes_down() {
 #[test]
 fn an_observation_over_a_socket() {
     use tokio_tungstenite::tungstenite::{self, Message};
+    if is_foreign() {
+        // etcd waits for the end of a socket's requests before it looks at the first.
+        return;
+    }
     let mut member = Member::start();
     member.grant(17);
     let stream = TcpStream::connect(member.server.address()).unwrap();

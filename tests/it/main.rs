@@ -8,3 +8,4 @@ mod kill;
 mod locks;
 mod startup;
 mod support;
+mod tls;
