@@ -1,6 +1,6 @@
-//! Bytes on the wire: the accept loop, HTTP/1.1, HTTP/2 and WebSocket, etcd's JSON gateway API, health and metrics.
+//! Bytes on the wire: the accept loop, TLS, HTTP/1.1, HTTP/2 and WebSocket, etcd's JSON gateway API, health and metrics.
 //!
-//! A request goes accept → front → one of three call shapes (unary, stream, socket), each of which turns JSON into the
+//! A request goes accept → front → one of the call shapes (unary, server stream, stream, socket), each of which turns JSON into the
 //! services' messages and back. What comes from outside may be anything: it gets an answer, never a panic, and what a client
 //! can make this room hold is bounded.
 //!

@@ -92,7 +92,7 @@ impl ElectionService {
         let session = self.turns.session(caller, leader.lease).await?;
         let put = self.put(caller, &LeaderKey { lease: session.lease, ..leader }, request.value).await;
         if put.is_err() {
-            self.turns.end_session(caller, session).await;
+            self.turns.end_session(session).await;
         }
         Ok(ProclaimResponse { header: put? })
     }

@@ -24,6 +24,7 @@ use crate::{
             response_op::Response as Outcome,
         },
         mvccpb::KeyValue,
+        revgatepb::internal_raft_request::Request,
     },
     watch::{Delivery, WatchSpec, WatchStream},
 };
@@ -97,10 +98,10 @@ impl Turns {
     }
 
     /// Takes back a lease that was granted here.
-    pub(super) async fn end_session(&self, caller: &Caller, session: Session) {
+    pub(super) async fn end_session(&self, session: Session) {
         if session.granted {
-            let revoked = self.lease.revoke(caller, pb::LeaseRevokeRequest { id: session.lease }).await;
-            log_left_behind(session, revoked.err());
+            let revoke = Request::LeaseRevoke(pb::LeaseRevokeRequest { id: session.lease });
+            log_left_behind(session, self.core.propose_own(revoke).await.err());
         }
     }
 
@@ -109,7 +110,7 @@ impl Turns {
         let session = self.session(caller, lease).await?;
         let joined = self.take_place(caller, name, session, value).await;
         if joined.is_err() {
-            self.end_session(caller, session).await;
+            self.end_session(session).await;
         }
         joined
     }
@@ -169,13 +170,14 @@ impl Turns {
         }
     }
 
-    /// Gives a place back that has not become a turn. One that was found is another request's to give back.
+    /// Gives a place back that has not become a turn. One that was found is another request's to give back. This is the
+    /// member's own doing: a client's token may have run out while it waited.
     pub(super) async fn leave(&self, turn: Turn) {
         if turn.session.granted {
-            self.end_session(&turn.caller, turn.session).await;
+            self.end_session(turn.session).await;
         } else if turn.found.is_none() {
-            let left = self.delete_created_at(&turn.caller, turn.key, turn.create_revision).await;
-            log_left_behind(turn.session, left.err());
+            let delete = Request::Txn(deletion(turn.key, turn.create_revision));
+            log_left_behind(turn.session, self.core.propose_own(delete).await.err());
         }
     }
 
@@ -186,10 +188,7 @@ impl Turns {
         key: Bytes,
         create_revision: i64,
     ) -> Result<pb::TxnResponse, ApiError> {
-        let compare = vec![created_at(&key, create_revision)];
-        let delete = pb::DeleteRangeRequest { key, ..Default::default() };
-        let success = vec![op(Op::RequestDeleteRange(delete))];
-        self.kv.txn(caller, pb::TxnRequest { compare, success, failure: Vec::new() }).await.map_err(as_told)
+        self.kv.txn(caller, deletion(key, create_revision)).await.map_err(as_told)
     }
 
     /// Puts a value to a key if it is still the one that was created at a revision.
@@ -270,6 +269,13 @@ fn by_age(prefix: &[u8]) -> pb::RangeRequest {
         sort_target: SortTarget::Create.into(),
         ..Default::default()
     }
+}
+
+/// Deletes a key if it is still the one that was created at a revision.
+fn deletion(key: Bytes, create_revision: i64) -> pb::TxnRequest {
+    let compare = vec![created_at(&key, create_revision)];
+    let delete = pb::DeleteRangeRequest { key, ..Default::default() };
+    pb::TxnRequest { compare, success: vec![op(Op::RequestDeleteRange(delete))], failure: Vec::new() }
 }
 
 fn created_at(key: &Bytes, revision: i64) -> Compare {

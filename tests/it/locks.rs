@@ -198,7 +198,10 @@ fn an_election_from_campaign_to_resignation() {
     // It begins before there is a leader: its head comes with the first one.
     let (sender, receiver) = mpsc::channel();
     let observer = member.server.client();
-    thread::spawn(move || sender.send(observer.open_lines(OBSERVE, &json!({"name": b64("c")}).to_string())));
+    thread::spawn(move || {
+        let lines = observer.open_lines(OBSERVE, &json!({"name": b64("c")}).to_string());
+        sender.send(lines).ok();
+    });
     let elected = member.call(CAMPAIGN, json!({"name": b64("c"), "lease": 17, "value": b64("v")}));
     assert_eq!(
         elected["leader"],
