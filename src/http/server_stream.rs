@@ -7,7 +7,7 @@ use std::{future::Future, pin::Pin};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
-use prost::{Message, Name};
+use prost_reflect::prost::{Message, Name};
 use tokio_util::sync::CancellationToken;
 
 use super::{
