@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::ApiError,
-    mvcc::KeyRange,
     proto::{
         etcdserverpb::{PutRequest, ResponseHeader},
         mvccpb::KeyValue,
@@ -19,12 +18,11 @@ use crate::{
             ProclaimResponse, ResignRequest, ResignResponse,
         },
     },
-    watch::{Delivery, WatchSpec, WatchStream},
 };
 
 use super::{
     Caller,
-    turn::{self, Turns, prefix_of, range_of},
+    turn::{self, Changes, Turns, prefix_of},
 };
 
 const NO_LEADER: &str = "election: no leader";
@@ -151,7 +149,7 @@ struct Observation {
     caller: Caller,
     prefix: Bytes,
     /// The changes of the leader's key.
-    leader: Option<WatchStream>,
+    leader: Option<Changes>,
     /// Key and modification revision of what was told last.
     told: Option<(Bytes, i64)>,
     /// Deliveries are taken apart into one response a change; this holds the rest of one.
@@ -176,59 +174,45 @@ impl Observation {
         let (header, oldest) = self.turns.oldest(&self.caller, &self.prefix).await?;
         let next_revision = header.revision + 1;
         if let Some(kv) = oldest {
-            self.leader = Some(self.watch_key(kv.key.clone(), next_revision)?);
-            self.tell(header.revision, kv);
+            self.leader = Some(self.watch_key(kv.key.clone(), next_revision));
+            self.tell(header, kv);
             return Ok(());
         }
-        let comers = self.turns.core().state.hub.open_stream();
-        turn::watch(&comers, WatchSpec { no_delete: true, ..turn::spec(range_of(&self.prefix), next_revision) })?;
-        loop {
-            match turn::next_delivery(&comers).await? {
-                Delivery::Events { revision, events, .. } => {
-                    let Some(first) = events.first() else { continue };
-                    let kv = first.record.kv.clone();
-                    self.leader = Some(self.watch_key(kv.key.clone(), kv.mod_revision + 1)?);
-                    self.tell(revision, kv);
-                    return Ok(());
-                }
-                // History was compacted away before it could be read: look again.
-                Delivery::Canceled { .. } => return Ok(()),
-                Delivery::Created { .. } | Delivery::Progress { .. } => {}
-            }
+        let mut comers = self.turns.watch(&self.caller, [turn::comers_to(&self.prefix, next_revision)]);
+        // `None`: history was compacted away before it could be read. Look again.
+        if let Some((header, events)) = comers.next().await?
+            && let Some(first) = events.first()
+        {
+            let kv = first.record.kv.clone();
+            self.leader = Some(self.watch_key(kv.key.clone(), kv.mod_revision + 1));
+            self.tell(header, kv);
         }
+        Ok(())
     }
 
     /// Waits for the leader's next changes. Its end, or a gap, makes for another look.
-    async fn follow(&mut self, changes: WatchStream) -> Result<(), ApiError> {
-        match turn::next_delivery(&changes).await? {
-            Delivery::Events { revision, events, .. } => {
-                for event in events.iter() {
-                    if event.record.tombstone {
-                        return Ok(());
-                    }
-                    self.tell(revision, event.record.kv.clone());
-                }
+    async fn follow(&mut self, mut changes: Changes) -> Result<(), ApiError> {
+        let Some((header, events)) = changes.next().await? else { return Ok(()) };
+        for event in events {
+            if event.record.tombstone {
+                return Ok(());
             }
-            Delivery::Canceled { .. } => return Ok(()),
-            Delivery::Created { .. } | Delivery::Progress { .. } => {}
+            self.tell(header, event.record.kv.clone());
         }
         self.leader = Some(changes);
         Ok(())
     }
 
-    fn watch_key(&self, key: Bytes, start_revision: i64) -> Result<WatchStream, ApiError> {
-        let changes = self.turns.core().state.hub.open_stream();
-        turn::watch(&changes, turn::spec(KeyRange::new(key, Bytes::new()), start_revision))?;
-        Ok(changes)
+    fn watch_key(&self, key: Bytes, start_revision: i64) -> Changes {
+        self.turns.watch(&self.caller, [turn::changes_of(key, start_revision)])
     }
 
     /// What was told before is not told again, as after a gap.
-    fn tell(&mut self, header_revision: i64, kv: KeyValue) {
+    fn tell(&mut self, header: ResponseHeader, kv: KeyValue) {
         let is_new = self.told.as_ref().is_none_or(|(key, revision)| *key != kv.key || *revision < kv.mod_revision);
         if is_new {
             self.told = Some((kv.key.clone(), kv.mod_revision));
-            let header = Some(self.turns.core().headers.at(header_revision));
-            self.waiting.push_back(LeaderResponse { header, kv: Some(kv) });
+            self.waiting.push_back(LeaderResponse { header: Some(header), kv: Some(kv) });
         }
     }
 }

@@ -80,19 +80,17 @@ impl Services {
         let core = Core { headers: Headers::new(&state.members, consensus.clone()), state, consensus };
         let kv = KvService::new(core.clone(), config.txn_ops_max);
         let lease = LeaseService::new(core.clone(), config.request_timeout(), metrics);
+        let leaderless_max = LEADERLESS_ELECTION_TIMEOUTS_MAX * config.election_timeout;
+        let watch = WatchService::new(core.clone(), config.request_bytes_max, leaderless_max);
         let waits = TaskTracker::new();
-        let turns = Turns::new(core.clone(), kv.clone(), lease.clone(), waits.clone());
+        let turns = Turns::new(core.clone(), kv.clone(), lease.clone(), watch.clone(), waits.clone());
         Services {
             lock: LockService::new(turns.clone(), kv.clone()),
             election: ElectionService::new(turns),
             waits,
             kv,
             lease,
-            watch: WatchService::new(
-                core.clone(),
-                config.request_bytes_max,
-                LEADERLESS_ELECTION_TIMEOUTS_MAX * config.election_timeout,
-            ),
+            watch,
             cluster: ClusterService::new(core.clone()),
             maintenance: MaintenanceService::new(core.clone(), config.quota_backend_bytes),
             health: HealthService::new(core, config.request_timeout(), metrics),

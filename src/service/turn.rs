@@ -7,14 +7,16 @@
 //!
 //! A wait has no limit but its client: it ends when the client goes, when its deadline passes, or when the member does.
 
-use std::future::{Future, poll_fn};
+use std::{
+    future::{Future, poll_fn},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     error::{ApiError, Code},
-    mvcc::KeyRange,
     proto::{
         etcdserverpb::{
             self as pb, Compare,
@@ -22,14 +24,16 @@ use crate::{
             range_request::{SortOrder, SortTarget},
             request_op::Request as Op,
             response_op::Response as Outcome,
+            watch_create_request::FilterType,
+            watch_request::RequestUnion,
         },
         mvccpb::KeyValue,
         revgatepb::internal_raft_request::Request,
     },
-    watch::{Delivery, WatchSpec, WatchStream},
+    watch::Event,
 };
 
-use super::{Caller, Core, KvService, LeaseService, kv::read_error};
+use super::{Caller, Core, KvService, LeaseService, WatchOutput, WatchService, WatchSession, kv::read_error};
 
 /// TTL of the lease a client gets that brings none, in seconds. Nobody renews it: the turn ends with it.
 const SESSION_TTL_SECS: i64 = 60;
@@ -40,6 +44,7 @@ pub(super) struct Turns {
     core: Core,
     kv: KvService,
     lease: LeaseService,
+    watch: WatchService,
     /// Waits that go on, or give back what their clients left.
     waits: TaskTracker,
 }
@@ -67,8 +72,14 @@ pub(super) struct Turn {
 }
 
 impl Turns {
-    pub(super) fn new(core: Core, kv: KvService, lease: LeaseService, waits: TaskTracker) -> Turns {
-        Turns { core, kv, lease, waits }
+    pub(super) fn new(
+        core: Core,
+        kv: KvService,
+        lease: LeaseService,
+        watch: WatchService,
+        waits: TaskTracker,
+    ) -> Turns {
+        Turns { core, kv, lease, watch, waits }
     }
 
     /// Runs a request that may wait, on a task of its own: when the client goes, the token tells the request, which then
@@ -161,9 +172,11 @@ impl Turns {
                 // A turn that comes to nobody would be nobody's to end.
                 return if gone.is_cancelled() { Err(ApiError::Canceled) } else { Ok(has_waited.then_some(header)) };
             };
-            let mut deletions = Deletions::of(&self.core, [&turn.key, &older.key], header.revision + 1)?;
+            let deletions = [&turn.key, &older.key].map(|key| deletion_of(key, header.revision + 1));
+            let mut deletions = self.watch(&turn.caller, deletions);
             tokio::select! {
-                deleted = deletions.next() => deleted?,
+                // Deletions, or a gap in which there may have been one: both are worth another look.
+                deleted = deletions.next() => drop(deleted?),
                 () = gone.cancelled() => return Err(ApiError::Canceled),
             }
             has_waited = true;
@@ -203,6 +216,15 @@ impl Turns {
         self.kv.txn(caller, pb::TxnRequest { compare, success, failure: Vec::new() }).await.map_err(as_told)
     }
 
+    /// Watches in a client's name.
+    pub(super) fn watch(&self, caller: &Caller, requests: impl IntoIterator<Item = pb::WatchCreateRequest>) -> Changes {
+        let mut session = self.watch.open(caller.clone(), false);
+        for create in requests {
+            session.handle(pb::WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) });
+        }
+        Changes { session }
+    }
+
     async fn next_older(&self, turn: &Turn) -> Result<Option<KeyValue>, ApiError> {
         let request = pb::RangeRequest {
             sort_order: SortOrder::Descend.into(),
@@ -240,10 +262,6 @@ impl Turns {
             .map_err(read_error)?;
         Ok((answer.header, first))
     }
-
-    pub(super) fn core(&self) -> &Core {
-        &self.core
-    }
 }
 
 /// The keys of a line.
@@ -251,11 +269,7 @@ pub(super) fn prefix_of(name: &[u8]) -> Bytes {
     [name, b"/"].concat().into()
 }
 
-/// The range of a prefix that ends with `/`.
-pub(super) fn range_of(prefix: &[u8]) -> KeyRange {
-    KeyRange::new(Bytes::copy_from_slice(prefix), end_of(prefix))
-}
-
+/// The end of the range of a prefix that ends with `/`.
 fn end_of(prefix: &[u8]) -> Bytes {
     // The byte after `/` is `0`: no carry.
     [prefix.strip_suffix(b"/").unwrap_or(prefix), b"0"].concat().into()
@@ -323,57 +337,47 @@ fn log_left_behind(session: Session, error: Option<ApiError>) {
     }
 }
 
-/// Deletions of keys.
-struct Deletions {
-    stream: WatchStream,
+/// Changes of keys, watched in a client's name: what it may not see, it is not told.
+pub(super) struct Changes {
+    session: WatchSession,
 }
 
-impl Deletions {
-    fn of(core: &Core, keys: [&Bytes; 2], start_revision: i64) -> Result<Deletions, ApiError> {
-        let stream = core.state.hub.open_stream();
-        for key in keys {
-            let range = KeyRange::new(key.clone(), Bytes::new());
-            watch(&stream, WatchSpec { no_put: true, ..spec(range, start_revision) })?;
-        }
-        Ok(Deletions { stream })
-    }
-
-    /// Resolves once there was one, or there may have been one that history no longer tells of.
-    async fn next(&mut self) -> Result<(), ApiError> {
+impl Changes {
+    /// The next changes; `None`: some are lost, history no longer tells of them. [`ApiError::Stopped`] when the member is
+    /// going down.
+    pub(super) async fn next(&mut self) -> Result<Option<(pb::ResponseHeader, Vec<Arc<Event>>)>, ApiError> {
         loop {
-            match next_delivery(&self.stream).await? {
-                Delivery::Events { .. } | Delivery::Canceled { .. } => return Ok(()),
-                Delivery::Created { .. } | Delivery::Progress { .. } => {}
+            match poll_fn(|context| self.session.poll_next(context)).await {
+                None => return Err(self.session.failure().unwrap_or(ApiError::Stopped)),
+                Some(WatchOutput::Events { header, events, .. }) => return Ok(Some((header, events))),
+                Some(WatchOutput::Control(told)) if told.canceled && told.compact_revision != 0 => return Ok(None),
+                Some(WatchOutput::Control(told)) if told.canceled => return Err(ApiError::Unknown(told.cancel_reason)),
+                Some(WatchOutput::Control(_)) => {}
             }
         }
     }
 }
 
-/// A watch without wishes.
-pub(super) fn spec(range: KeyRange, start_revision: i64) -> WatchSpec {
-    WatchSpec {
-        range,
+/// A watch for the deletion of a key.
+fn deletion_of(key: &Bytes, start_revision: i64) -> pb::WatchCreateRequest {
+    let filters = vec![FilterType::Noput.into()];
+    pb::WatchCreateRequest { key: key.clone(), start_revision, filters, ..Default::default() }
+}
+
+/// A watch for every change of a key.
+pub(super) fn changes_of(key: Bytes, start_revision: i64) -> pb::WatchCreateRequest {
+    pb::WatchCreateRequest { key, start_revision, ..Default::default() }
+}
+
+/// A watch for whoever joins a line.
+pub(super) fn comers_to(prefix: &Bytes, start_revision: i64) -> pb::WatchCreateRequest {
+    let filters = vec![FilterType::Nodelete.into()];
+    pb::WatchCreateRequest {
+        key: prefix.clone(),
+        range_end: end_of(prefix),
         start_revision,
-        progress_notify: false,
-        no_put: false,
-        no_delete: false,
-        prev_kv: false,
-        fragment: false,
-        watch_id: 0,
-    }
-}
-
-/// Registers a watch of ours.
-pub(super) fn watch(stream: &WatchStream, spec: WatchSpec) -> Result<(), ApiError> {
-    stream.create(spec).map(drop).map_err(|error| ApiError::Internal(error.to_string()))
-}
-
-/// The next delivery of a stream of ours. [`ApiError::Stopped`] when the member is going down.
-pub(super) async fn next_delivery(stream: &WatchStream) -> Result<Delivery, ApiError> {
-    match poll_fn(|context| stream.poll_next(context)).await {
-        None => Err(ApiError::Stopped),
-        Some(Delivery::Canceled { compact_revision: 0, reason, .. }) => Err(ApiError::DataLoss(reason)),
-        Some(delivery) => Ok(delivery),
+        filters,
+        ..Default::default()
     }
 }
 
