@@ -49,6 +49,65 @@ pub struct JwtConfig {
     pub ttl: Duration,
 }
 
+impl ListenUrl {
+    /// Whether clients speak TLS there.
+    pub fn is_tls(&self) -> bool {
+        self.url.starts_with("https://")
+    }
+}
+
+/// The lowest version of TLS that is spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// TLS 1.2 and what is newer.
+    #[default]
+    Tls12,
+    /// TLS 1.3.
+    Tls13,
+}
+
+/// Where the certificates for clients lie. All files are PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The member's certificate, and the chain above it.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The authorities of clients' certificates. With these, a client must have one.
+    pub trusted_ca: Option<PathBuf>,
+    /// The lowest version spoken.
+    pub min_version: TlsVersion,
+}
+
+/// Who is let in: of pages' origins, or of names the member is called by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Allowed {
+    /// Everyone.
+    #[default]
+    Any,
+    /// These.
+    Only(Vec<String>),
+}
+
+/// How clients are met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transport {
+    /// For the listeners whose URLs ask for TLS.
+    pub tls: Option<TlsFiles>,
+    /// Pages of which origins may use the API.
+    pub cors: Allowed,
+    /// What the member may be called in requests without TLS.
+    pub hosts: Allowed,
+    /// Whether the API is served at all, beside health and metrics.
+    pub gateway: bool,
+}
+
+impl Default for Transport {
+    fn default() -> Transport {
+        Transport { tls: None, cors: Allowed::Any, hosts: Allowed::Any, gateway: true }
+    }
+}
+
 /// Everything a member needs to know.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -58,6 +117,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Where clients connect.
     pub listen_client_urls: Vec<ListenUrl>,
+    /// How clients are met there.
+    pub transport: Transport,
     /// What the member tells clients to connect to.
     pub advertise_client_urls: Vec<String>,
     /// Where peers connect.

@@ -316,6 +316,12 @@ pub enum ApiError {
     /// A watch stream's client asked for the impossible; the text says what.
     #[error("{0}")]
     Unimplemented(String),
+    /// A client that waited has gone away.
+    #[error("context canceled")]
+    Canceled,
+    /// What etcd has no code for: what it forgets the code of, and what locks and elections refuse. The text is etcd's.
+    #[error("{0}")]
+    Unknown(String),
     /// Data on disk could not be read; the text names the place. The member's log says more.
     #[error("etcdserver: {0}")]
     DataLoss(String),
@@ -386,6 +392,8 @@ impl ApiError {
             ApiError::Corrupt | ApiError::DataLoss(_) => Code::DataLoss,
             ApiError::DeadlineExceeded => Code::DeadlineExceeded,
             ApiError::MethodNotAllowed | ApiError::Unimplemented(_) => Code::Unimplemented,
+            ApiError::Canceled => Code::Canceled,
+            ApiError::Unknown(_) => Code::Unknown,
             ApiError::Internal(_) => Code::Internal,
         }
     }

@@ -8,7 +8,7 @@
 //! | floor | rooms | what lives there |
 //! | --- | --- | --- |
 //! | 9 | `main`, [`cli`], [`server`] | the commands; `server` builds the floors in order and takes them down in reverse |
-//! | 8 | [`http`] | bytes on the wire: accept loop, routes, JSON, the three call shapes (unary, stream, socket), probes, metrics |
+//! | 8 | [`http`] | bytes on the wire: accept loop, TLS, routes, JSON, the three call shapes (unary, stream, socket), probes, metrics |
 //! | 7 | [`service`] | etcd's semantics, one file a service, no HTTP in it |
 //! | 6 | [`consensus`] | the Raft library behind a facade: propose, read barrier, status |
 //! | 5 | [`apply`] | the replicated state machine: committed commands through auth → quota → mvcc |

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod tests;
+mod transport;
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -59,10 +60,12 @@ pub(super) fn config(flags: &ServeFlags) -> Result<Config, FlagError> {
     if flags.name.is_empty() || flags.name.contains([',', '=']) {
         return wrong("name", "must not be empty, and must not contain ',' or '='");
     }
+    let listen_client_urls = urls::listen_urls(&flags.listen_client_urls).map_err(flag("listen-client-urls"))?;
     Ok(Config {
         name: flags.name.clone(),
         data_dir: flags.data_dir.clone(),
-        listen_client_urls: urls::listen_urls(&flags.listen_client_urls).map_err(flag("listen-client-urls"))?,
+        transport: transport::transport(flags, &listen_client_urls)?,
+        listen_client_urls,
         advertise_client_urls,
         listen_peer_urls: urls::url_list(&flags.listen_peer_urls).map_err(flag("listen-peer-urls"))?,
         initial_cluster: initial_cluster(flags, &peer_urls)?,

@@ -18,7 +18,9 @@ mod types;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use openraft::{Raft, async_runtime::watch::WatchReceiver};
+use openraft::{
+    Raft, async_runtime::watch::WatchReceiver, metrics::RaftServerMetrics, type_config::alias::WatchReceiverOf,
+};
 use parking_lot::Mutex;
 use prost::Message;
 use thiserror::Error;
@@ -41,6 +43,7 @@ use crate::{
 };
 
 type RaftHandle = Raft<TypeConfig, StateMachine>;
+type ServerMetrics = WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>;
 
 /// Entries committed and not yet applied above which requests are refused.
 const APPLY_LAG_ENTRIES_MAX: u64 = 5_000;
@@ -210,6 +213,23 @@ impl Consensus {
         }
     }
 
+    /// Resolves once there has been no leader for `limit`, without a break.
+    pub async fn leaderless(&self, limit: Duration) {
+        let mut metrics = self.inner.raft.server_metrics();
+        loop {
+            // A library that has ended knows of no leader, whatever it said last.
+            let goes_on = until_led(&mut metrics, false).await;
+            let elected = async {
+                if !goes_on || !until_led(&mut metrics, true).await {
+                    std::future::pending::<()>().await;
+                }
+            };
+            if tokio::time::timeout(limit, elected).await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Whether this member leads, and every change of it.
     pub fn leadership(&self) -> watch::Receiver<bool> {
         self.inner.leadership.clone()
@@ -236,4 +256,14 @@ impl Consensus {
             None => Ok(()),
         }
     }
+}
+
+/// Waits until there is a leader, or until there is none. `false`: the library has ended first.
+async fn until_led(metrics: &mut ServerMetrics, led: bool) -> bool {
+    while metrics.borrow_watched().current_leader.is_some() != led {
+        if metrics.changed().await.is_err() {
+            return false;
+        }
+    }
+    true
 }

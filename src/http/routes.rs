@@ -51,6 +51,13 @@ pub(super) enum Method {
     Snapshot,
     MoveLeader,
     Downgrade,
+    Lock,
+    Unlock,
+    Campaign,
+    Proclaim,
+    Leader,
+    Observe,
+    Resign,
 }
 
 /// One method with its paths.
@@ -109,6 +116,13 @@ pub(super) const ROUTES: &[Route] = &[
     maintenance(Method::Snapshot, &["/v3/maintenance/snapshot"], "Snapshot"),
     maintenance(Method::MoveLeader, &["/v3/maintenance/transfer-leadership"], "MoveLeader"),
     maintenance(Method::Downgrade, &["/v3/maintenance/downgrade"], "Downgrade"),
+    lock(Method::Lock, &["/v3/lock/lock"], "Lock"),
+    lock(Method::Unlock, &["/v3/lock/unlock"], "Unlock"),
+    election(Method::Campaign, &["/v3/election/campaign"], "Campaign"),
+    election(Method::Proclaim, &["/v3/election/proclaim"], "Proclaim"),
+    election(Method::Leader, &["/v3/election/leader"], "Leader"),
+    election(Method::Observe, &["/v3/election/observe"], "Observe"),
+    election(Method::Resign, &["/v3/election/resign"], "Resign"),
 ];
 
 const fn kv(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
@@ -131,12 +145,30 @@ const fn auth(method: Method, paths: &'static [&'static str], name: &'static str
     Route { method, paths, service: "etcdserverpb.Auth", name }
 }
 
+const fn lock(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
+    Route { method, paths, service: "v3lockpb.Lock", name }
+}
+
+const fn election(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
+    Route { method, paths, service: "v3electionpb.Election", name }
+}
+
 impl Method {
+    /// Whether one request is answered with a stream of messages.
+    pub(super) fn is_server_stream(self) -> bool {
+        matches!(self, Method::Observe | Method::Snapshot)
+    }
+
+    /// Whether a call waits for other clients, for as long as its own is there.
+    pub(super) fn may_wait(self) -> bool {
+        matches!(self, Method::Lock | Method::Campaign)
+    }
+
     /// The gRPC kind of call, as metrics name it.
     fn kind(self) -> &'static str {
         match self {
             Method::Watch | Method::LeaseKeepAlive => "bidi_stream",
-            Method::Snapshot => "server_stream",
+            _ if self.is_server_stream() => "server_stream",
             _ => "unary",
         }
     }

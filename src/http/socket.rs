@@ -7,21 +7,25 @@
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
-use futures_util::SinkExt as _;
+use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::{
+    caller::TOKEN_PROTOCOL,
     front::{Connection, Front},
     json::{read, split::Splitter},
     meter::Call,
     outputs,
     reply::{self, Body, Reply},
     routes::Method,
-    snapshot,
+    server_stream,
     stream::GATHERED_BYTES,
     unary,
 };
-use crate::{error::ApiError, service::Caller};
+use crate::{
+    error::{ApiError, Code},
+    service::{Caller, WatchSession},
+};
 
 /// Buffers of one socket; tungstenite's own defaults are 128 KiB each.
 const READ_BUFFER_BYTES: usize = 4 * 1024;
@@ -36,8 +40,18 @@ const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
 /// A close frame holds this much text.
 const CLOSE_REASON_BYTES_MAX: usize = 120;
-/// The subprotocol under which browsers hand over their token; it is echoed.
-const TOKEN_PROTOCOL: &str = "Bearer";
+
+/// What a socket was opened for.
+pub(super) struct Asked {
+    /// What is called; `None`: the path is unknown.
+    pub(super) method: Option<Method>,
+    /// In whose name.
+    pub(super) caller: Caller,
+    /// How long the client is willing to wait.
+    pub(super) timeout: Option<Duration>,
+    /// Whether it would rather have an error than wait for a leader.
+    pub(super) requires_leader: bool,
+}
 
 /// Why a socket ends.
 enum End {
@@ -53,14 +67,8 @@ enum End {
     GoingDown,
 }
 
-/// Answers an upgrade request and serves the socket on a task of its own. `None` for the method: the path is unknown.
-pub(super) fn upgrade(
-    connection: Arc<Connection>,
-    upgrade: WebSocketUpgrade,
-    method: Option<Method>,
-    caller: Caller,
-    call: Call,
-) -> Reply {
+/// Answers an upgrade request and serves the socket on a task of its own.
+pub(super) fn upgrade(connection: Arc<Connection>, upgrade: WebSocketUpgrade, asked: Asked, call: Call) -> Reply {
     let front = connection.front();
     let task = front.tasks.token();
     let text_bytes_max = front.limits.text_bytes_max;
@@ -74,7 +82,7 @@ pub(super) fn upgrade(
         .on_upgrade(move |socket| async move {
             let front = connection.front();
             tokio::select! {
-                () = serve(socket, front, method, caller, call) => {}
+                () = serve(socket, front, asked, call) => {}
                 () = front.abort.cancelled() => {}
             }
             drop(connection);
@@ -83,15 +91,12 @@ pub(super) fn upgrade(
     response.map(|_| Body::Whole(None))
 }
 
-async fn serve(mut socket: WebSocket, front: &Front, method: Option<Method>, caller: Caller, mut call: Call) {
-    let end = match method {
-        Some(Method::Watch) => watch(&mut socket, front, caller).await,
-        Some(Method::LeaseKeepAlive) => keep_alive(&mut socket, front, &caller).await,
-        Some(Method::Snapshot) => snapshot(&mut socket, front, &caller).await,
-        Some(method) => once(&mut socket, front, method, &caller).await,
-        None => {
-            let body = reply::error_body(&ApiError::NoSuchPath);
-            send(&mut socket, front, vec![body]).await.err().unwrap_or(End::Finished)
+async fn serve(mut socket: WebSocket, front: &Front, asked: Asked, mut call: Call) {
+    let end = match asked.timeout {
+        None => converse(&mut socket, front, asked).await,
+        Some(timeout) => {
+            let end = tokio::time::timeout(timeout, converse(&mut socket, front, asked)).await;
+            end.unwrap_or(End::Refused(ApiError::DeadlineExceeded))
         }
     };
     let (code, reason) = match end {
@@ -109,6 +114,7 @@ async fn serve(mut socket: WebSocket, front: &Front, method: Option<Method>, cal
             let code = match error {
                 ApiError::Malformed(_) => 1007,
                 ApiError::MessageTooLarge { .. } => 1009,
+                _ if error.code() == Code::Unavailable => 1013,
                 _ => 1008,
             };
             (code, error.to_string())
@@ -120,9 +126,23 @@ async fn serve(mut socket: WebSocket, front: &Front, method: Option<Method>, cal
     close(&mut socket, code, &reason).await;
 }
 
+/// Serves what was asked for until it ends.
+async fn converse(socket: &mut WebSocket, front: &Front, asked: Asked) -> End {
+    let Asked { method, caller, requires_leader, .. } = asked;
+    match method {
+        Some(Method::Watch) => watch(socket, front, front.services.watch.open(caller, requires_leader)).await,
+        Some(Method::LeaseKeepAlive) => keep_alive(socket, front, &caller).await,
+        Some(method) if method.is_server_stream() => messages(socket, front, method, &caller).await,
+        Some(method) => once(socket, front, method, &caller).await,
+        None => {
+            let body = reply::error_body(&ApiError::NoSuchPath);
+            send(socket, front, vec![body]).await.err().unwrap_or(End::Finished)
+        }
+    }
+}
+
 /// A watch session: requests, responses and pings side by side.
-async fn watch(socket: &mut WebSocket, front: &Front, caller: Caller) -> End {
-    let mut session = front.services.watch.open(caller);
+async fn watch(socket: &mut WebSocket, front: &Front, mut session: WatchSession) -> End {
     let mut pulse = Pulse::new();
     loop {
         let outcome = tokio::select! {
@@ -130,7 +150,7 @@ async fn watch(socket: &mut WebSocket, front: &Front, caller: Caller) -> End {
                 each_value(&text, front.limits.text_bytes_max, read::watch, |request| session.handle(request))
             }),
             output = poll_fn(|context| session.poll_next(context)) => match output {
-                None => Err(End::GoingDown),
+                None => Err(session.failure().map_or(End::GoingDown, End::Refused)),
                 Some(output) => {
                     let mut frames = Vec::new();
                     let (mut gathered, mut next) = (0, Some(output));
@@ -183,39 +203,54 @@ async fn renew(socket: &mut WebSocket, front: &Front, caller: &Caller, text: &[u
     Ok(())
 }
 
-/// A unary call: one message in, one out.
-async fn once(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
-    let text = match one_text(socket, front).await {
+/// A call that is answered with a stream: one message in, many out.
+async fn messages(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
+    let mut pulse = Pulse::new();
+    let text = match request(socket, front, &mut pulse).await {
         Ok(text) => text,
         Err(end) => return end,
     };
-    let answer = unary::call(&front.services, &front.limits, method, caller, &text).await;
+    let mut messages = match server_stream::open(&front.services, method, caller, &text).await {
+        Ok(messages) => messages,
+        Err(error) => return End::Refused(error),
+    };
+    loop {
+        let outcome = tokio::select! {
+            message = messages.next() => match message {
+                Some(Ok(message)) => send(socket, front, vec![message]).await,
+                Some(Err(error)) => Err(End::Refused(error)),
+                None => Err(End::Finished),
+            },
+            end = until_gone(socket, front, &mut pulse) => Err(end),
+        };
+        if let Err(end) = outcome {
+            return end;
+        }
+    }
+}
+
+/// A unary call: one message in, one out.
+async fn once(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
+    let mut pulse = Pulse::new();
+    let text = match request(socket, front, &mut pulse).await {
+        Ok(text) => text,
+        Err(end) => return end,
+    };
+    let answer = unary::call(&front.services, &front.limits, method, caller, &text);
+    let answer = if method.may_wait() {
+        tokio::select! {
+            answer = answer => answer,
+            end = until_gone(socket, front, &mut pulse) => return end,
+        }
+    } else {
+        answer.await
+    };
     let body = answer.unwrap_or_else(|error| reply::error_body(&error));
     send(socket, front, vec![body]).await.err().unwrap_or(End::Finished)
 }
 
-/// A snapshot: one message in, as many out as the socket takes.
-async fn snapshot(socket: &mut WebSocket, front: &Front, caller: &Caller) -> End {
-    let sending = async {
-        let text = one_text(socket, front).await?;
-        let maintenance = &front.services.maintenance;
-        let mut stream = snapshot::open(maintenance, caller, &text).await.map_err(End::Refused)?;
-        loop {
-            let (responses, rest) = stream.next().await.map_err(End::Refused)?;
-            if responses.is_empty() {
-                return Ok(End::Finished);
-            }
-            let frames: Result<Vec<_>, _> = responses.iter().map(outputs::snapshot).collect();
-            send(socket, front, frames.map_err(End::Refused)?).await?;
-            stream = rest;
-        }
-    };
-    sending.await.unwrap_or_else(|end| end)
-}
-
-/// Waits for the one message of a client that asks once.
-async fn one_text(socket: &mut WebSocket, front: &Front) -> Result<Vec<u8>, End> {
-    let mut pulse = Pulse::new();
+/// The first thing a client says.
+async fn request(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) -> Result<Vec<u8>, End> {
     loop {
         let text = tokio::select! {
             message = socket.recv() => pulse.heard(message)?,
@@ -224,6 +259,20 @@ async fn one_text(socket: &mut WebSocket, front: &Front) -> Result<Vec<u8>, End>
         };
         if !text.is_empty() {
             return Ok(text);
+        }
+    }
+}
+
+/// Resolves when a client that has said all it may is gone, or the member is going down.
+async fn until_gone(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) -> End {
+    loop {
+        let heard = tokio::select! {
+            message = socket.recv() => pulse.heard(message).map(drop),
+            () = pulse.due() => pulse.ping(socket).await,
+            () = front.going_down.cancelled() => Err(End::GoingDown),
+        };
+        if let Err(end) = heard {
+            return end;
         }
     }
 }

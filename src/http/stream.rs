@@ -26,7 +26,7 @@ use super::{
 use crate::{
     error::ApiError,
     proto::etcdserverpb::LeaseKeepAliveResponse,
-    service::{Caller, LeaseService, WatchService, WatchSession},
+    service::{Caller, LeaseService, WatchSession},
 };
 
 /// Responses are gathered until they reach this size, then written.
@@ -45,14 +45,7 @@ pub(super) struct Ends {
 }
 
 /// Serves a watch stream.
-pub(super) async fn watch(
-    service: &WatchService,
-    caller: &Caller,
-    mut values: Values,
-    ends: Ends,
-    mut call: Call,
-) -> Reply {
-    let mut session = service.open(caller.clone());
+pub(super) async fn watch(mut session: WatchSession, mut values: Values, ends: Ends, mut call: Call) -> Reply {
     match announced_value(&mut values, read::watch).await {
         Ok(Some(request)) => session.handle(request),
         Ok(None) => {}
@@ -153,7 +146,10 @@ impl Stream for WatchLines {
             next = if lines.len() < GATHERED_BYTES { this.session.try_next() } else { None };
         }
         if lines.is_empty() {
-            return this.end();
+            return match this.session.failure() {
+                Some(error) => Poll::Ready(Some(this.fail(&error))),
+                None => this.end(),
+            };
         }
         Poll::Ready(Some(lines.into()))
     }

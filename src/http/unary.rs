@@ -1,6 +1,6 @@
 //! Unary calls: JSON text in, JSON text or an error out, whatever carried the text.
 
-use prost::{Message, Name};
+use prost_reflect::prost::{Message, Name};
 
 use super::{
     json::{
@@ -33,7 +33,7 @@ pub(super) async fn call(
     caller: &Caller,
     body: &[u8],
 ) -> Result<Vec<u8>, ApiError> {
-    let Services { kv, lease, cluster, maintenance, auth, .. } = services;
+    let Services { kv, lease, cluster, maintenance, auth, lock, election, .. } = services;
     match method {
         Method::Range => {
             let request = read::range(body)?;
@@ -99,7 +99,15 @@ pub(super) async fn call(
         Method::HashKv => by_schema(body, async |request| maintenance.hash_kv(caller, request).await).await,
         Method::MoveLeader => by_schema(body, async |request| maintenance.move_leader(caller, request).await).await,
         Method::Downgrade => by_schema(body, async |request| maintenance.downgrade(caller, request).await).await,
-        Method::Watch | Method::Snapshot => Err(ApiError::Internal("a stream is no unary call".into())),
+        Method::Lock => by_schema(body, async |request| lock.lock(caller, request).await).await,
+        Method::Unlock => by_schema(body, async |request| lock.unlock(caller, request).await).await,
+        Method::Campaign => by_schema(body, async |request| election.campaign(caller, request).await).await,
+        Method::Proclaim => by_schema(body, async |request| election.proclaim(caller, request).await).await,
+        Method::Leader => by_schema(body, async |request| election.leader(caller, request).await).await,
+        Method::Resign => by_schema(body, async |request| election.resign(caller, request).await).await,
+        Method::Watch | Method::Observe | Method::Snapshot => {
+            Err(ApiError::Internal("a stream is no unary call".into()))
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf, sync::Arc};
 
 use thiserror::Error;
 
-use crate::{bolt::BoltError, consensus::ConsensusError, mvcc::MvccError};
+use crate::{bolt::BoltError, consensus::ConsensusError, http::TlsError, mvcc::MvccError};
 
 /// bbolt's usual page size, in bytes: tells about where in the file a page is.
 const USUAL_PAGE_BYTES: u64 = 4096;
@@ -66,6 +66,9 @@ pub enum ServerError {
     /// The log, or the Raft library.
     #[error(transparent)]
     Consensus(#[from] ConsensusError),
+    /// The certificates for clients.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The HTTP front.
     #[error("the HTTP server did not start: {0}")]
     Http(#[source] io::Error),

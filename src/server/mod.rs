@@ -28,10 +28,10 @@ use crate::{
     auth::AuthStore,
     bolt::{self, Db},
     clock::{Clock, SystemClock},
-    config::Config,
+    config::{Config, ListenUrl},
     consensus::{Consensus, ConsensusOptions},
     disk::{Disk, RealDisk},
-    http::{HttpOptions, HttpServer},
+    http::{HttpListener, HttpOptions, HttpServer, Tls},
     lease::Lessor,
     metrics::Metrics,
     mvcc::{Store, StoreOptions, buckets},
@@ -59,6 +59,8 @@ const CATCH_UP_BYTES_MAX: usize = 4 << 20;
 #[derive(Debug)]
 pub struct Server {
     http: HttpServer,
+    /// Whether clients speak TLS, for each listener.
+    is_tls: Vec<bool>,
     tasks: Tasks,
     consensus: Consensus,
     state: State,
@@ -76,6 +78,7 @@ impl Server {
     /// The same on a disk of the caller's, which may fail.
     pub async fn start_on(disk: Arc<dyn Disk>, config: Config) -> Result<Server, ServerError> {
         let begun = Instant::now();
+        let tls = config.transport.tls.clone().map(Tls::load).transpose()?;
         let listeners = listen::bind(&config.listen_client_urls)?;
         let metrics = Metrics::new();
         let floors = {
@@ -90,7 +93,7 @@ impl Server {
         let consensus = Consensus::start(options, disk, state.store.clone(), applier, &metrics).await?;
         let services = Services::new(&config, state.clone(), consensus.clone(), &metrics);
         let tasks = Tasks::start(&config, &services, &metrics);
-        let http = start_http(&config, listeners, services.clone(), &metrics)?;
+        let http = start_http(&config, listeners, tls, services.clone(), &metrics)?;
 
         metrics.version.with_label_values(&[&services.maintenance.versions().server]).set(1);
         metrics.id.with_label_values(&[&format!("{:x}", state.members.local_id())]).set(1);
@@ -102,12 +105,19 @@ impl Server {
             took = ?begun.elapsed(),
             "ready to serve"
         );
-        Ok(Server { http, tasks, consensus, state, data_dir, drain_timeout: config.drain_timeout })
+        let is_tls = config.listen_client_urls.iter().map(ListenUrl::is_tls).collect();
+        Ok(Server { http, is_tls, tasks, consensus, state, data_dir, drain_timeout: config.drain_timeout })
     }
 
     /// Where clients connect; a port given as 0 is the one that was found.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.http.addresses()
+    }
+
+    /// The same as URLs.
+    pub fn urls(&self) -> Vec<String> {
+        let listeners = self.addresses().iter().zip(&self.is_tls);
+        listeners.map(|(address, is_tls)| format!("{}://{address}", listen::scheme(*is_tls))).collect()
     }
 
     /// Where everything is kept.
@@ -218,9 +228,18 @@ fn consensus_options(config: &Config, state: &State, data_dir: &DataDir) -> Cons
 fn start_http(
     config: &Config,
     listeners: Vec<TcpListener>,
+    tls: Option<Tls>,
     services: Services,
     metrics: &Metrics,
 ) -> Result<HttpServer, ServerError> {
-    let options = HttpOptions { request_bytes_max: config.request_bytes_max, connections_max: config.connections_max };
+    let options = HttpOptions {
+        request_bytes_max: config.request_bytes_max,
+        connections_max: config.connections_max,
+        transport: config.transport.clone(),
+        tls,
+    };
+    let urls = config.listen_client_urls.iter();
+    let listeners =
+        listeners.into_iter().zip(urls).map(|(socket, url)| HttpListener { socket, is_tls: url.is_tls() }).collect();
     HttpServer::start(listeners, options, services, metrics.clone()).map_err(ServerError::Http)
 }

@@ -10,13 +10,18 @@ mod tests;
 
 use std::{
     collections::VecDeque,
+    fmt,
+    future::Future,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use bytes::Bytes;
 
 use crate::{
+    error::ApiError,
     mvcc::KeyRange,
     proto::etcdserverpb::{
         self as pb, WatchCreateRequest, WatchResponse, watch_create_request::FilterType, watch_request::RequestUnion,
@@ -37,18 +42,26 @@ const WAITING_REFUSALS_MAX: usize = 1024;
 pub struct WatchService {
     core: Core,
     response_bytes_max: usize,
+    leaderless_max: Duration,
 }
 
 impl WatchService {
-    pub(super) fn new(core: Core, response_bytes_max: usize) -> WatchService {
-        WatchService { core, response_bytes_max }
+    pub(super) fn new(core: Core, response_bytes_max: usize, leaderless_max: Duration) -> WatchService {
+        WatchService { core, response_bytes_max, leaderless_max }
     }
 
-    /// A stream for one client. Dropping it cancels all its watches.
-    pub fn open(&self, caller: Caller) -> WatchSession {
+    /// A stream for one client. Dropping it cancels all its watches. With `requires_leader`, it ends when there has been no
+    /// leader for a while.
+    pub fn open(&self, caller: Caller, requires_leader: bool) -> WatchSession {
+        let leaderless = requires_leader.then(|| {
+            let (consensus, limit) = (self.core.consensus.clone(), self.leaderless_max);
+            Leaderless(Box::pin(async move { consensus.leaderless(limit).await }))
+        });
         WatchSession {
             caller,
             permits: Permits::default(),
+            leaderless,
+            failure: None,
             core: self.core.clone(),
             stream: self.core.state.hub.open_stream(),
             response_bytes_max: self.response_bytes_max,
@@ -78,6 +91,14 @@ pub enum WatchOutput {
     },
 }
 
+struct Leaderless(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl fmt::Debug for Leaderless {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Leaderless")
+    }
+}
+
 /// One client's stream of watches: requests in, deliveries out.
 #[derive(Debug)]
 pub struct WatchSession {
@@ -90,6 +111,10 @@ pub struct WatchSession {
     /// Refusals, and the pieces of a split response; they go out before anything new is taken from the hub.
     waiting: VecDeque<WatchOutput>,
     cut_off: bool,
+    /// Why the stream ends by the member's doing.
+    failure: Option<ApiError>,
+    /// Resolves when there has been no leader for too long; of clients that asked to be told.
+    leaderless: Option<Leaderless>,
     /// Whom a refusal must wake.
     waker: Option<Waker>,
 }
@@ -140,12 +165,24 @@ impl WatchSession {
         }
     }
 
-    /// The next response; `None` when the member is going down, or has cut this client off.
+    /// Why there are no more responses, unless that is because the member is going down.
+    pub fn failure(&self) -> Option<ApiError> {
+        self.failure.clone()
+    }
+
+    /// The next response; `None` when the member is going down, has cut this client off, or has failed it: see
+    /// [`WatchSession::failure`].
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchOutput>> {
         if let Some(output) = self.waiting.pop_front() {
             return Poll::Ready(Some(output));
         }
-        if self.cut_off {
+        if let Some(leaderless) = self.leaderless.as_mut()
+            && leaderless.0.as_mut().poll(context).is_ready()
+        {
+            self.leaderless = None;
+            self.failure = Some(ApiError::NoLeader);
+        }
+        if self.cut_off || self.failure.is_some() {
             return Poll::Ready(None);
         }
         loop {

@@ -7,3 +7,5 @@ mod limits;
 mod routing;
 mod sockets;
 mod streams;
+mod tls;
+mod transport;

@@ -69,22 +69,13 @@ async fn errors_are_those_of_etcd() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_bodies_are_never_a_fault_of_the_server() {
     let member = Member::start().await;
-    let bodies = [
-        "[",
-        "{]",
-        "{\"key\":",
-        "\u{0}",
-        "{\"key\":\"\\",
-        "nul",
-        "1",
-        "\"x\"",
-        "{\"key\":{}}",
-        "{\"ID\":{}}",
-        "{\"success\":{}}",
-    ];
+    let malformed = ["[", "{]", "{\"key\":", "\u{0}", "{\"key\":\"\\", "nul", "1", "\"x\""];
+    // Well-formed where there is no such field: a lock would be taken, and then waited for.
+    let malformed_by_schema = ["{\"key\":{}}", "{\"ID\":{}}", "{\"success\":{}}"];
     for route in super::super::routes::ROUTES {
         for path in route.paths {
-            for body in bodies {
+            let by_schema = if route.service.starts_with("etcdserverpb.") { &malformed_by_schema[..] } else { &[] };
+            for body in malformed.iter().chain(by_schema) {
                 let status = member.status_of(path, body).await;
                 assert!(status < 500, "{path} {body}: {status}");
             }

@@ -18,6 +18,7 @@ fn config(data_dir: &Path) -> Config {
             address: "127.0.0.1:0".parse().expect("an address"),
             url: "http://127.0.0.1:0".into(),
         }],
+        transport: Default::default(),
         advertise_client_urls: Vec::new(),
         listen_peer_urls: vec![peer_url.clone()],
         initial_advertise_peer_urls: vec![peer_url.clone()],
