@@ -40,8 +40,10 @@ const TOKEN_PROTOCOL: &str = "Bearer";
 
 /// Why a socket ends.
 enum End {
-    /// The client closed, or is gone.
+    /// The client is gone.
     Client,
+    /// The client sent a close frame, which is to be answered.
+    Closed,
     /// All is said.
     Finished,
     /// The client said something it cannot say.
@@ -94,6 +96,7 @@ async fn serve(mut socket: WebSocket, front: &Front, method: Option<Method>, cal
     };
     let (code, reason) = match end {
         End::Client => return,
+        End::Closed => return part(&mut socket).await,
         End::Finished => (1000, String::new()),
         End::Broken(what) => (1002, what),
         End::GoingDown => (1001, "going away".into()),
@@ -238,13 +241,17 @@ async fn close(socket: &mut WebSocket, code: u16, reason: &str) {
     while reason.len() > CLOSE_REASON_BYTES_MAX {
         reason.pop();
     }
-    let farewell = async {
-        if socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await.is_ok() {
-            while let Some(Ok(_)) = socket.recv().await {}
-        }
-    };
+    let farewell = socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() })));
+    if let Ok(Ok(())) = tokio::time::timeout(CLOSE_WAIT_MAX, farewell).await {
+        part(socket).await;
+    }
+}
+
+/// Reads until both close frames are exchanged; the transport answers the client's own while it is read from.
+async fn part(socket: &mut WebSocket) {
+    let exchange = async { while let Some(Ok(_)) = socket.recv().await {} };
     // A client that does not answer in time is cut off: that is what the limit is for.
-    let _ = tokio::time::timeout(CLOSE_WAIT_MAX, farewell).await;
+    let _ = tokio::time::timeout(CLOSE_WAIT_MAX, exchange).await;
 }
 
 /// Whether the client is still there.
@@ -282,7 +289,8 @@ impl Pulse {
             Some(Ok(Message::Text(text))) => Ok(text.as_bytes().to_vec()),
             Some(Ok(Message::Binary(bytes))) => Ok(bytes.to_vec()),
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(Vec::new()),
-            Some(Ok(Message::Close(_))) | None => Err(End::Client),
+            Some(Ok(Message::Close(_))) => Err(End::Closed),
+            None => Err(End::Client),
             Some(Err(error)) => Err(End::Broken(error.to_string())),
         }
     }
