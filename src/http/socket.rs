@@ -17,7 +17,6 @@ use super::{
     outputs,
     reply::{self, Body, Reply},
     routes::Method,
-    stream::GATHERED_BYTES,
     unary,
 };
 use crate::{error::ApiError, service::Caller};
@@ -27,6 +26,8 @@ const READ_BUFFER_BYTES: usize = 4 * 1024;
 const WRITE_BUFFER_BYTES: usize = 4 * 1024;
 /// Largest message, in largest requests. Over one request it is refused with a reason, over this the transport gives up.
 const MESSAGE_TEXTS_MAX: usize = 2;
+/// Responses are gathered until they reach this size, then written.
+const GATHERED_BYTES: usize = 64 * 1024;
 /// How often a client is pinged; one that sends nothing at all from one ping to the next is gone.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Longest time a write may stand still.
