@@ -2,7 +2,7 @@
 # etcd3-py, a client of etcd's gateway of 2022 that was written for etcd 3.3 to 3.5, against revgate: key-value calls,
 # txn, lease, watch, lock and authentication. It reads the errors of etcd below 3.6, so the original to hold the tests
 # against is 3.5:
-#   ETCD_BINARY=<etcd 3.5> REVGATE=tests/clients/etcd-as-revgate READY_PATH=/health .ci/suites/etcd3py.sh
+#   ORIGINAL=1 ETCD_BINARY=<etcd 3.5> REVGATE=tests/clients/etcd-as-revgate READY_PATH=/health .ci/suites/etcd3py.sh
 source "$(dirname "$0")/../lib.sh"
 
 readonly TESTS=57

@@ -16,7 +16,7 @@ fi
 
 start_revgate "$WORK/data"
 status=0
-REVGATE_ENDPOINT="http://127.0.0.1:$PORT" node --test --test-reporter=tap "$modules"/*.test.js |
+REVGATE_ENDPOINT="http://127.0.0.1:$PORT" ORIGINAL="$ORIGINAL" node --test --test-reporter=tap "$modules"/*.test.js |
     tee "$WORK/report" || status=$?
 PASSED=$(sed -nE 's/^# pass ([0-9]+)$/\1/p' "$WORK/report")
 FAILED=$(sed -nE 's/^# fail ([0-9]+)$/\1/p' "$WORK/report")
