@@ -4,7 +4,7 @@ import etcd3
 import pytest
 from etcd3 import errors
 from etcd3.models import authpbPermissionType
-from support import HOST, PORT, b64
+from support import HOST, PORT, WAIT_SECONDS_MAX, b64
 
 ROOT = ("root", "root's secret")
 ALICE = ("alice", "alice's secret")
@@ -103,8 +103,10 @@ def test_both_branches_of_a_txn_are_asked(alice):
 
 
 def test_a_watch_without_permission_is_cancelled(alice):
+    watcher = alice.Watcher("private", max_retries=0)
+    watcher.set_default_timeout(WAIT_SECONDS_MAX)
     with pytest.raises(errors.Etcd3WatchCanceled) as caught:
-        with alice.Watcher("private", max_retries=0) as watcher:
+        with watcher:
             next(iter(watcher))
     assert "permission denied" in caught.value.error
 
