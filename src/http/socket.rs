@@ -18,9 +18,7 @@ use super::{
     outputs,
     reply::{self, Body, Reply},
     routes::Method,
-    server_stream,
-    stream::GATHERED_BYTES,
-    unary,
+    server_stream, unary,
 };
 use crate::{
     error::{ApiError, Code},
@@ -32,6 +30,8 @@ const READ_BUFFER_BYTES: usize = 4 * 1024;
 const WRITE_BUFFER_BYTES: usize = 4 * 1024;
 /// Largest message, in largest requests. Over one request it is refused with a reason, over this the transport gives up.
 const MESSAGE_TEXTS_MAX: usize = 2;
+/// Responses are gathered until they reach this size, then written.
+const GATHERED_BYTES: usize = 64 * 1024;
 /// How often a client is pinged; one that sends nothing at all from one ping to the next is gone.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Longest time a write may stand still.
@@ -55,8 +55,10 @@ pub(super) struct Asked {
 
 /// Why a socket ends.
 enum End {
-    /// The client closed, or is gone.
+    /// The client is gone.
     Client,
+    /// The client sent a close frame, which is to be answered.
+    Closed,
     /// All is said.
     Finished,
     /// The client said something it cannot say.
@@ -101,6 +103,7 @@ async fn serve(mut socket: WebSocket, front: &Front, asked: Asked, mut call: Cal
     };
     let (code, reason) = match end {
         End::Client => return,
+        End::Closed => return part(&mut socket).await,
         End::Finished => (1000, String::new()),
         End::Broken(what) => (1002, what),
         End::GoingDown => (1001, "going away".into()),
@@ -313,13 +316,17 @@ async fn close(socket: &mut WebSocket, code: u16, reason: &str) {
     while reason.len() > CLOSE_REASON_BYTES_MAX {
         reason.pop();
     }
-    let farewell = async {
-        if socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await.is_ok() {
-            while let Some(Ok(_)) = socket.recv().await {}
-        }
-    };
+    let farewell = socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() })));
+    if let Ok(Ok(())) = tokio::time::timeout(CLOSE_WAIT_MAX, farewell).await {
+        part(socket).await;
+    }
+}
+
+/// Reads until both close frames are exchanged; the transport answers the client's own while it is read from.
+async fn part(socket: &mut WebSocket) {
+    let exchange = async { while let Some(Ok(_)) = socket.recv().await {} };
     // A client that does not answer in time is cut off: that is what the limit is for.
-    let _ = tokio::time::timeout(CLOSE_WAIT_MAX, farewell).await;
+    let _ = tokio::time::timeout(CLOSE_WAIT_MAX, exchange).await;
 }
 
 /// Whether the client is still there.
@@ -357,7 +364,8 @@ impl Pulse {
             Some(Ok(Message::Text(text))) => Ok(text.as_bytes().to_vec()),
             Some(Ok(Message::Binary(bytes))) => Ok(bytes.to_vec()),
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(Vec::new()),
-            Some(Ok(Message::Close(_))) | None => Err(End::Client),
+            Some(Ok(Message::Close(_))) => Err(End::Closed),
+            None => Err(End::Client),
             Some(Err(error)) => Err(End::Broken(error.to_string())),
         }
     }

@@ -29,8 +29,6 @@ use crate::{
     service::{Caller, LeaseService, WatchSession},
 };
 
-/// Responses are gathered until they reach this size, then written.
-pub(super) const GATHERED_BYTES: usize = 64 * 1024;
 /// Requests taken from a client before its responses get their turn.
 const REQUESTS_AT_ONCE_MAX: usize = 64;
 /// What a client that sets no deadline gets: none, for all practical purposes.
@@ -137,21 +135,19 @@ impl Stream for WatchLines {
         if let Err(error) = this.take_requests(context) {
             return Poll::Ready(Some(this.fail(&error)));
         }
-        let Poll::Ready(first) = this.session.poll_next(context) else { return Poll::Pending };
-        let mut lines = Vec::new();
-        let mut next = first;
-        while let Some(output) = next {
-            outputs::watch(&mut lines, &output);
-            lines.push(b'\n');
-            next = if lines.len() < GATHERED_BYTES { this.session.try_next() } else { None };
-        }
-        if lines.is_empty() {
+        let Poll::Ready(output) = this.session.poll_next(context) else { return Poll::Pending };
+        let Some(output) = output else {
             return match this.session.failure() {
                 Some(error) => Poll::Ready(Some(this.fail(&error))),
                 None => this.end(),
             };
-        }
-        Poll::Ready(Some(lines.into()))
+        };
+        // One line for each chunk: there are clients that parse by chunks. Chunks that are ready together are still
+        // written together.
+        let mut line = Vec::new();
+        outputs::watch(&mut line, &output);
+        line.push(b'\n');
+        Poll::Ready(Some(line.into()))
     }
 }
 

@@ -7,7 +7,11 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::{
     WebSocketStream, client_async,
-    tungstenite::{Message, client::IntoClientRequest as _, protocol::frame::coding::CloseCode},
+    tungstenite::{
+        Message,
+        client::IntoClientRequest as _,
+        protocol::{CloseFrame, frame::coding::CloseCode},
+    },
 };
 
 use super::harness::Member;
@@ -72,6 +76,21 @@ async fn watches_share_a_socket() {
     socket.send(r#"{"create_request":{"key":"Yg==","range_end":"YQ=="}}"#).await;
     assert_eq!(socket.result().await["cancel_reason"], "mvcc: watcher range is empty");
     socket.0.close(None).await.unwrap();
+    member.no_watch_streams().await;
+    member.until(|metrics| metrics.http_connections.get() == 0).await;
+    member.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_close_of_the_client_is_answered_by_a_close_on_every_path() {
+    let member = Member::start().await;
+    for path in ["/v3/watch", "/v3/lease/keepalive", "/v3/kv/range"] {
+        let mut socket = Socket::open(&member, path).await;
+        let frame = CloseFrame { code: CloseCode::Normal, reason: "done".into() };
+        socket.0.close(Some(frame)).await.unwrap();
+        assert_eq!(socket.closed().await.0, CloseCode::Normal, "{path}");
+        assert!(socket.0.next().await.is_none(), "{path}: the connection ends well");
+    }
     member.no_watch_streams().await;
     member.until(|metrics| metrics.http_connections.get() == 0).await;
     member.stop().await;
