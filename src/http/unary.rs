@@ -1,5 +1,8 @@
 //! Unary calls: JSON text in, JSON text or an error out, whatever carried the text.
 
+use prost::Message;
+use tokio::task::spawn_blocking;
+
 use super::{
     json::{
         generic, read,
@@ -17,9 +20,8 @@ use crate::{
 
 /// Pairs asked of a cursor at a time, so that the size of the answer so far is looked at often enough.
 const RANGE_STEP_KEYS: usize = 64;
-/// An answer that is bigger than either of these is finished on a thread where it keeps nobody waiting.
-const RANGE_INLINE_KEYS_MAX: usize = 1_000;
-const RANGE_INLINE_BYTES_MAX: usize = 256 * 1024;
+/// An answer that is bigger than this is finished on a thread where it keeps nobody waiting.
+const INLINE_BYTES_MAX: usize = 256 * 1024;
 /// Room for an answer without pairs or values.
 const SMALL_ANSWER_BYTES: usize = 256;
 
@@ -48,15 +50,13 @@ pub(super) async fn call(
             let request = read::delete_range(body)?;
             limits.check_message(body, &request)?;
             let response = services.kv.delete_range(request).await?;
-            out.reserve(SMALL_ANSWER_BYTES);
-            write::delete_range(&mut out, &response);
+            return written(response, write::delete_range).await;
         }
         Method::Txn => {
             let request = read::txn(body)?;
             limits.check_message(body, &request)?;
             let response = services.kv.txn(request).await?;
-            out.reserve(SMALL_ANSWER_BYTES);
-            write::txn(&mut out, &response);
+            return written(response, write::txn).await;
         }
         Method::Compact => {
             let request: pb::CompactionRequest = generic::read("etcdserverpb.CompactionRequest", body)?;
@@ -108,23 +108,37 @@ pub(super) async fn call(
     Ok(out)
 }
 
+/// The JSON of an answer that may be big.
+async fn written<T: Message + 'static>(response: T, write: fn(&mut Vec<u8>, &T)) -> Result<Vec<u8>, ApiError> {
+    let is_big = response.encoded_len() > INLINE_BYTES_MAX;
+    let write = move || {
+        let mut out = Vec::with_capacity(SMALL_ANSWER_BYTES);
+        write(&mut out, &response);
+        Ok(out)
+    };
+    if is_big { elsewhere(write).await } else { write() }
+}
+
 async fn range(services: &Services, request: pb::RangeRequest) -> Result<Vec<u8>, ApiError> {
-    let RangeAnswer { header, mut cursor } = services.kv.range(request).await?;
+    let RangeAnswer { header, mut cursor, is_long } = services.kv.range(request).await?;
     let mut writer = RangeWriter::begin(Some(&header), SMALL_ANSWER_BYTES);
-    let mut keys = 0;
-    while keys < RANGE_INLINE_KEYS_MAX && writer.len() < RANGE_INLINE_BYTES_MAX {
+    while !is_long && writer.len() < INLINE_BYTES_MAX {
         if !range_step(&mut cursor, &mut writer)? {
             let (more, count) = cursor.more_and_count();
             return Ok(writer.end(more, count));
         }
-        keys += RANGE_STEP_KEYS;
     }
-    let rest = tokio::task::spawn_blocking(move || {
+    elsewhere(move || {
         while range_step(&mut cursor, &mut writer)? {}
         let (more, count) = cursor.more_and_count();
         Ok(writer.end(more, count))
-    });
-    rest.await.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))
+    })
+    .await
+}
+
+/// Writes an answer on a thread where it keeps nobody waiting.
+async fn elsewhere(write: impl FnOnce() -> Result<Vec<u8>, ApiError> + Send + 'static) -> Result<Vec<u8>, ApiError> {
+    spawn_blocking(write).await.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))
 }
 
 fn range_step(cursor: &mut RangeCursor, writer: &mut RangeWriter) -> Result<bool, ApiError> {
