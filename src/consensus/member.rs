@@ -166,8 +166,7 @@ fn open_parts(
             "cut a half-written record off the end of the log"
         );
     }
-    let log = LogStore::new(wal, recovered, applied, options.member_id, Arc::clone(&standing))
-        .map_err(|error| ConsensusError::Raft(error.to_string()))?;
+    let log = LogStore::new(wal, recovered, applied, options.member_id, Arc::clone(&standing))?;
     let tail_too_large = Arc::new(Notify::new());
     let state_machine = StateMachine::open(
         applier,

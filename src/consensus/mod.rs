@@ -59,6 +59,9 @@ pub enum ConsensusError {
     /// The write-ahead log.
     #[error(transparent)]
     Wal(#[from] crate::wal::WalError),
+    /// Entries are missing between the log and the backend file; the text says which.
+    #[error("the log and the backend file do not belong together: {0}")]
+    Apart(String),
     /// The Raft library, or the state it was given; the text says what.
     #[error("{0}")]
     Raft(String),

@@ -35,6 +35,9 @@ const HTTP2_PING_WAIT_MAX: Duration = Duration::from_secs(20);
 const TCP_KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const TCP_KEEPALIVE_PROBES_MAX: u32 = 4;
+/// Longest time that what is written may stand still because the client does not read, or does not answer, in
+/// milliseconds. Keepalive does not see the first: such a client's system answers.
+const TCP_STALL_MAX_MILLIS: u32 = 60_000;
 /// First and longest wait after an accept that failed for lack of something (file descriptors, memory).
 const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(5);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -97,6 +100,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepidle(stream, TCP_KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(stream, TCP_KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(stream, TCP_KEEPALIVE_PROBES_MAX)?;
+    sockopt::set_tcp_user_timeout(stream, TCP_STALL_MAX_MILLIS)?;
     Ok(())
 }
 
@@ -143,5 +147,22 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, con
     };
     if let Err(error) = ended {
         tracing::debug!(error, "a connection ended with an error");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_is_watched_by_the_kernel_in_both_directions() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        prepare(&stream).unwrap();
+        assert!(rustix::net::sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(rustix::net::sockopt::tcp_user_timeout(&stream).unwrap(), TCP_STALL_MAX_MILLIS);
     }
 }

@@ -18,7 +18,9 @@ use super::{
     outputs,
     reply::{self, Body, Reply},
     routes::Method,
-    server_stream, unary,
+    server_stream,
+    stream::REQUESTS_AT_ONCE_MAX,
+    unary,
 };
 use crate::{
     error::{ApiError, Code},
@@ -147,11 +149,19 @@ async fn converse(socket: &mut WebSocket, front: &Front, asked: Asked) -> End {
 /// A watch session: requests, responses and pings side by side.
 async fn watch(socket: &mut WebSocket, front: &Front, mut session: WatchSession) -> End {
     let mut pulse = Pulse::new();
+    // What is left of the last message. A message can hold a hundred thousand requests, and each is answered.
+    let mut requests: Option<Splitter> = None;
     loop {
+        if let Err(end) = hand_over(&mut requests, &mut session) {
+            return end;
+        }
         let outcome = tokio::select! {
-            message = socket.recv() => pulse.heard(message).and_then(|text| {
-                each_value(&text, front.limits.text_bytes_max, read::watch, |request| session.handle(request))
+            message = socket.recv(), if requests.is_none() => pulse.heard(message).map(|text| {
+                let mut splitter = Splitter::new(front.limits.text_bytes_max);
+                splitter.push(&text);
+                requests = Some(splitter);
             }),
+            () = tokio::task::yield_now(), if requests.is_some() => Ok(()),
             output = poll_fn(|context| session.poll_next(context)) => match output {
                 None => Err(session.failure().map_or(End::GoingDown, End::Refused)),
                 Some(output) => {
@@ -176,6 +186,21 @@ async fn watch(socket: &mut WebSocket, front: &Front, mut session: WatchSession)
     }
 }
 
+/// Hands some of a message's requests to the session, none while too many answers wait.
+fn hand_over(requests: &mut Option<Splitter>, session: &mut WatchSession) -> Result<(), End> {
+    for _ in 0..REQUESTS_AT_ONCE_MAX {
+        let Some(splitter) = requests else { break };
+        if !session.takes_requests() {
+            break;
+        }
+        match splitter.next_value(true).map_err(End::Refused)? {
+            Some(value) => session.handle(read::watch(value).map_err(End::Refused)?),
+            None => *requests = None,
+        }
+    }
+    Ok(())
+}
+
 /// Lease renewals: one response for each value.
 async fn keep_alive(socket: &mut WebSocket, front: &Front, caller: &Caller) -> End {
     let mut pulse = Pulse::new();
@@ -195,9 +220,10 @@ async fn keep_alive(socket: &mut WebSocket, front: &Front, caller: &Caller) -> E
 }
 
 async fn renew(socket: &mut WebSocket, front: &Front, caller: &Caller, text: &[u8]) -> Result<(), End> {
-    let mut requests = Vec::new();
-    each_value(text, front.limits.text_bytes_max, read::keep_alive, |request| requests.push(request))?;
-    for request in requests {
+    let mut splitter = Splitter::new(front.limits.text_bytes_max);
+    splitter.push(text);
+    while let Some(value) = splitter.next_value(true).map_err(End::Refused)? {
+        let request = read::keep_alive(value).map_err(End::Refused)?;
         let response = front.services.lease.keep_alive(caller, request).await.map_err(End::Refused)?;
         let mut frame = Vec::new();
         outputs::keep_alive(&mut frame, &response);
@@ -278,21 +304,6 @@ async fn until_gone(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) ->
             return end;
         }
     }
-}
-
-/// Hands each JSON value of a message to `take`.
-fn each_value<T>(
-    text: &[u8],
-    text_bytes_max: usize,
-    read: fn(&[u8]) -> Result<T, ApiError>,
-    mut take: impl FnMut(T),
-) -> Result<(), End> {
-    let mut splitter = Splitter::new(text_bytes_max);
-    splitter.push(text);
-    while let Some(value) = splitter.next_value(true).map_err(End::Refused)? {
-        take(read(value).map_err(End::Refused)?);
-    }
-    Ok(())
 }
 
 /// Writes text messages and flushes once.

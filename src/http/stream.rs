@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Requests taken from a client before its responses get their turn.
-const REQUESTS_AT_ONCE_MAX: usize = 64;
+pub(super) const REQUESTS_AT_ONCE_MAX: usize = 64;
 /// What a client that sets no deadline gets: none, for all practical purposes.
 pub(super) const NO_DEADLINE: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -101,10 +101,13 @@ impl WatchLines {
         outputs::error_line(error)
     }
 
-    /// Hands the client's requests to the session.
+    /// Hands the client's requests to the session, none while too many answers wait.
     fn take_requests(&mut self, context: &mut Context<'_>) -> Result<(), ApiError> {
         for _ in 0..REQUESTS_AT_ONCE_MAX {
             let Some(values) = self.values.as_mut() else { return Ok(()) };
+            if !self.session.takes_requests() {
+                return Ok(());
+            }
             match values.poll_next(context, read::watch) {
                 Poll::Ready(Some(request)) => self.session.handle(request?),
                 Poll::Ready(None) => self.values = None,

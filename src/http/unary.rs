@@ -1,6 +1,7 @@
 //! Unary calls: JSON text in, JSON text or an error out, whatever carried the text.
 
 use prost_reflect::prost::{Message, Name};
+use tokio::task::spawn_blocking;
 
 use super::{
     json::{
@@ -19,9 +20,8 @@ use crate::{
 
 /// Pairs asked of a cursor at a time, so that the size of the answer so far is looked at often enough.
 const RANGE_STEP_KEYS: usize = 64;
-/// An answer that is bigger than either of these is finished on a thread where it keeps nobody waiting.
-const RANGE_INLINE_KEYS_MAX: usize = 1_000;
-const RANGE_INLINE_BYTES_MAX: usize = 256 * 1024;
+/// An answer that is bigger than this is finished on a thread where it keeps nobody waiting.
+const INLINE_BYTES_MAX: usize = 256 * 1024;
 /// Room for an answer without pairs or values.
 const SMALL_ANSWER_BYTES: usize = 256;
 
@@ -43,21 +43,21 @@ pub(super) async fn call(
         Method::Put => {
             let request = read::put(body)?;
             limits.check_message(body, &request)?;
-            Ok(written(write::put, &kv.put(caller, request).await?))
+            written(kv.put(caller, request).await?, write::put).await
         }
         Method::DeleteRange => {
             let request = read::delete_range(body)?;
             limits.check_message(body, &request)?;
-            Ok(written(write::delete_range, &kv.delete_range(caller, request).await?))
+            written(kv.delete_range(caller, request).await?, write::delete_range).await
         }
         Method::Txn => {
             let request = read::txn(body)?;
             limits.check_message(body, &request)?;
-            Ok(written(write::txn, &kv.txn(caller, request).await?))
+            written(kv.txn(caller, request).await?, write::txn).await
         }
         Method::LeaseKeepAlive => {
             let request = read::keep_alive(body)?;
-            Ok(written(write::keep_alive, &lease.keep_alive(caller, request).await?))
+            written(lease.keep_alive(caller, request).await?, write::keep_alive).await
         }
         Method::Compact => by_schema(body, async |request| kv.compact(caller, request).await).await,
         Method::LeaseGrant => by_schema(body, async |request| lease.grant(caller, request).await).await,
@@ -126,29 +126,40 @@ where
     Ok(out)
 }
 
-fn written<Answer>(write: fn(&mut Vec<u8>, &Answer), answer: &Answer) -> Vec<u8> {
-    let mut out = Vec::with_capacity(SMALL_ANSWER_BYTES);
-    write(&mut out, answer);
-    out
+/// The JSON of an answer that may be big.
+async fn written<Answer: Message + 'static>(
+    answer: Answer,
+    write: fn(&mut Vec<u8>, &Answer),
+) -> Result<Vec<u8>, ApiError> {
+    let is_big = answer.encoded_len() > INLINE_BYTES_MAX;
+    let write = move || {
+        let mut out = Vec::with_capacity(SMALL_ANSWER_BYTES);
+        write(&mut out, &answer);
+        Ok(out)
+    };
+    if is_big { elsewhere(write).await } else { write() }
 }
 
 async fn range(services: &Services, caller: &Caller, request: pb::RangeRequest) -> Result<Vec<u8>, ApiError> {
-    let RangeAnswer { header, mut cursor } = services.kv.range(caller, request).await?;
+    let RangeAnswer { header, mut cursor, is_long } = services.kv.range(caller, request).await?;
     let mut writer = RangeWriter::begin(Some(&header), SMALL_ANSWER_BYTES);
-    let mut keys = 0;
-    while keys < RANGE_INLINE_KEYS_MAX && writer.len() < RANGE_INLINE_BYTES_MAX {
+    while !is_long && writer.len() < INLINE_BYTES_MAX {
         if !range_step(&mut cursor, &mut writer)? {
             let (more, count) = cursor.more_and_count();
             return Ok(writer.end(more, count));
         }
-        keys += RANGE_STEP_KEYS;
     }
-    let rest = tokio::task::spawn_blocking(move || {
+    elsewhere(move || {
         while range_step(&mut cursor, &mut writer)? {}
         let (more, count) = cursor.more_and_count();
         Ok(writer.end(more, count))
-    });
-    rest.await.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))
+    })
+    .await
+}
+
+/// Writes an answer on a thread where it keeps nobody waiting.
+async fn elsewhere(write: impl FnOnce() -> Result<Vec<u8>, ApiError> + Send + 'static) -> Result<Vec<u8>, ApiError> {
+    spawn_blocking(write).await.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))
 }
 
 fn range_step(cursor: &mut RangeCursor, writer: &mut RangeWriter) -> Result<bool, ApiError> {

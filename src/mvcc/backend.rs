@@ -482,11 +482,8 @@ impl Worker {
     }
 }
 
-/// Whether the file is as it was and can be written once there is room.
+/// Whether the file is as it was and can be written once there is room. A write or sync that fails for want of room is
+/// none of these: what the file holds after it is unknown.
 fn is_disk_full(error: &bolt::BoltError) -> bool {
-    match error {
-        bolt::BoltError::Io { source, .. } => source.kind() == std::io::ErrorKind::StorageFull,
-        bolt::BoltError::Full { .. } => true,
-        _ => false,
-    }
+    matches!(error, bolt::BoltError::NoRoom { .. } | bolt::BoltError::Full { .. })
 }

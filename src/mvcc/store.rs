@@ -13,7 +13,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
 use super::{
-    BucketWrite, ChangeSet, KeysHash, LogPosition, MvccError, RangeCursor, RangeQuery, Restored, WriteTxn,
+    BucketWrite, ChangeSet, KeyRange, KeysHash, LogPosition, MvccError, RangeCursor, RangeQuery, Restored, WriteTxn,
     backend::{Backend, Stop, Worker},
     compaction::{self, Job},
     hash, history, restore,
@@ -105,6 +105,11 @@ impl Store {
     /// Revision of the last compaction; -1 if there was none. Reads below it fail.
     pub fn compact_revision(&self) -> i64 {
         self.shared().state.read().compact_revision
+    }
+
+    /// How many keys a read of the range has to look at, counted up to `keys_max`: tells long reads from short ones.
+    pub fn keys_to_look_at(&self, range: &KeyRange, keys_max: usize) -> usize {
+        self.shared().state.read().index.known(range, keys_max)
     }
 
     /// Opens a range read. Checks compacted and future revisions.

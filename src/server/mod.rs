@@ -90,7 +90,9 @@ impl Server {
             floors.await.map_err(|error| ServerError::Worker(error.to_string()))??;
 
         let options = consensus_options(&config, &state, &data_dir);
-        let consensus = Consensus::start(options, disk, state.store.clone(), applier, &metrics).await?;
+        let consensus = Consensus::start(options, disk, state.store.clone(), applier, &metrics)
+            .await
+            .map_err(|error| ServerError::consensus(error, &data_dir))?;
         let services = Services::new(&config, state.clone(), consensus.clone(), &metrics);
         let tasks = Tasks::start(&config, &services, &metrics);
         let http = start_http(&config, listeners, tls, services.clone(), &metrics)?;

@@ -37,6 +37,9 @@ const NO_WATCH_ID: i64 = -1;
 /// Most refusals that wait for their client. One that is refused more often without reading is cut off.
 const WAITING_REFUSALS_MAX: usize = 1024;
 
+/// Responses that wait for their client above which its requests are to wait too.
+const WAITING_RESPONSES_MAX: usize = 512;
+
 /// Opens watch streams. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WatchService {
@@ -120,6 +123,12 @@ pub struct WatchSession {
 }
 
 impl WatchSession {
+    /// Whether [`WatchSession::handle`] should be given more. `false` only while there are responses to take: each request
+    /// is answered whether its answer is taken or not, so a transport that asks first bounds what a client can make wait here.
+    pub fn takes_requests(&self) -> bool {
+        self.waiting.len() + self.stream.pending_deliveries() < WAITING_RESPONSES_MAX
+    }
+
     /// Takes one request of the client's. Unknown or empty ones are ignored, as etcd does. Refused creations come out as a
     /// created+canceled response with watch_id -1.
     pub fn handle(&mut self, request: pb::WatchRequest) {

@@ -143,18 +143,19 @@ impl Member {
         Member::start_on(FailingDisk::default(), dir, adjust).await
     }
 
+    /// Starts a member that must refuse.
+    pub(super) async fn refused_in(dir: &TempDir, adjust: impl FnOnce(&mut ConsensusOptions)) -> ConsensusError {
+        let (started, state, ..) = launch(&FailingDisk::default(), dir.path(), adjust).await;
+        state.hub.close();
+        started.expect_err("a member that refuses to start")
+    }
+
     async fn start_on(
         disk: FailingDisk,
         dir: TempDir,
         adjust: impl FnOnce(&mut ConsensusOptions),
     ) -> Result<Member, ConsensusError> {
-        let metrics = Metrics::new();
-        let file_disk = FailingDisk::default();
-        let state = open_state(Arc::new(file_disk.clone()), dir.path(), &metrics);
-        let applier = Applier::new(state.clone(), &config(-1), &metrics);
-        let mut options = options(dir.path());
-        adjust(&mut options);
-        let started = Consensus::start(options, Arc::new(disk.clone()), state.store.clone(), applier, &metrics).await;
+        let (started, state, metrics, file_disk) = launch(&disk, dir.path(), adjust).await;
         match started {
             Ok(consensus) => Ok(Member { consensus, state, metrics, disk, file_disk, dir }),
             Err(error) => {
@@ -186,4 +187,19 @@ impl Member {
         let kv = self.state.store.get(key.as_bytes(), 0).unwrap()?;
         Some(String::from_utf8_lossy(&kv.value).into_owned())
     }
+}
+
+async fn launch(
+    disk: &FailingDisk,
+    dir: &Path,
+    adjust: impl FnOnce(&mut ConsensusOptions),
+) -> (Result<Consensus, ConsensusError>, State, Metrics, FailingDisk) {
+    let metrics = Metrics::new();
+    let file_disk = FailingDisk::default();
+    let state = open_state(Arc::new(file_disk.clone()), dir, &metrics);
+    let applier = Applier::new(state.clone(), &config(-1), &metrics);
+    let mut options = options(dir);
+    adjust(&mut options);
+    let started = Consensus::start(options, Arc::new(disk.clone()), state.store.clone(), applier, &metrics).await;
+    (started, state, metrics, file_disk)
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::atomic::Ordering};
 
 use futures_util::future::join_all;
+use openraft::async_runtime::watch::WatchReceiver;
 
 use super::fixture::Member;
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
         Applied,
         fixture::{CLUSTER_ID, MEMBER_ID, put},
     },
-    consensus::Status,
+    consensus::{ConsensusError, ConsensusOptions, Status},
     error::ApiError,
     mvcc::LogPosition,
     proto::{etcdserverpb as pb, revgatepb::internal_raft_request::Request},
@@ -197,7 +198,45 @@ async fn a_log_that_does_not_belong_is_refused() {
     let behind = Member::start().await.crash().await;
     std::fs::copy(ahead.path().join("db"), behind.path().join("db")).unwrap();
     let error = Member::start_in(behind, |_| {}).await.err().unwrap();
-    assert!(error.to_string().contains("they do not belong together"), "{error}");
+    assert!(matches!(error, ConsensusError::Apart(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_older_than_what_the_log_has_released_is_refused() {
+    let releasing = |options: &mut ConsensusOptions| {
+        options.snapshot_count = 20;
+        options.snapshot_catchup_entries = 5;
+    };
+    let member = Member::start_in(tempfile::tempdir().unwrap(), releasing).await.unwrap();
+    member.propose(put("a", "1")).await.unwrap();
+    member.flush().await;
+    let dir = member.crash().await;
+    let old = std::fs::read(dir.path().join("db")).unwrap();
+
+    // Until the log has released entries that the old file does not hold.
+    let member = Member::start_in(dir, releasing).await.unwrap();
+    let raft = member.consensus.inner.raft.metrics();
+    while raft.borrow_watched().purged.is_none_or(|purged| purged.index < 60) {
+        member.propose(put("a", "2")).await.unwrap();
+    }
+    member.flush().await;
+    let dir = member.crash().await;
+    let path = dir.path().join("db");
+    let newest = std::fs::read(&path).unwrap();
+
+    // An old file, and none at all.
+    std::fs::write(&path, &old).unwrap();
+    let error = Member::refused_in(&dir, releasing).await;
+    assert!(matches!(error, ConsensusError::Apart(_)), "{error}");
+    std::fs::remove_file(&path).unwrap();
+    let error = Member::refused_in(&dir, releasing).await;
+    assert!(matches!(error, ConsensusError::Apart(_)), "{error}");
+
+    // Nothing was changed: with its own file it goes on.
+    std::fs::write(&path, &newest).unwrap();
+    let member = Member::start_in(dir, releasing).await.unwrap();
+    assert_eq!(member.value("a").as_deref(), Some("2"));
+    member.crash().await;
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 
 mod harness;
 mod limits;
+mod long;
 mod routing;
 mod sockets;
 mod streams;

@@ -81,6 +81,28 @@ async fn watches_share_a_socket() {
     member.stop().await;
 }
 
+/// However many requests a message holds, its client gets each answer and may take its time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_of_many_requests_is_answered_in_pieces() {
+    const REQUESTS: usize = 5_000;
+    let member = Member::start().await;
+    let mut socket = Socket::open(&member, "/v3/watch").await;
+    socket.send(&r#"{"create_request":{"key":"Yg==","range_end":"YQ=="}}"#.repeat(REQUESTS)).await;
+    for _ in 0..REQUESTS {
+        assert_eq!(socket.result().await["cancel_reason"], "mvcc: watcher range is empty");
+    }
+    let pair = r#"{"create_request":{"key":"YQ==","watch_id":7}}{"cancel_request":{"watch_id":7}}"#;
+    socket.send(&pair.repeat(REQUESTS)).await;
+    let (mut created, mut canceled) = (0, 0);
+    while canceled < REQUESTS {
+        let result = socket.result().await;
+        created += usize::from(result["created"] == true);
+        canceled += usize::from(result["canceled"] == true);
+    }
+    assert_eq!(created, REQUESTS);
+    member.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_close_of_the_client_is_answered_by_a_close_on_every_path() {
     let member = Member::start().await;
