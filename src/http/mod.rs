@@ -13,6 +13,7 @@ mod json;
 mod limits;
 mod meter;
 mod outputs;
+mod path;
 mod reply;
 mod routes;
 mod side;

@@ -40,8 +40,10 @@ const TOKEN_PROTOCOL: &str = "Bearer";
 
 /// Why a socket ends.
 enum End {
-    /// The client closed, or is gone.
+    /// The client is gone.
     Client,
+    /// The client closed.
+    Closed,
     /// All is said.
     Finished,
     /// The client said something it cannot say.
@@ -94,6 +96,7 @@ async fn serve(mut socket: WebSocket, front: &Front, method: Option<Method>, cal
     };
     let (code, reason) = match end {
         End::Client => return,
+        End::Closed => return hear_out(&mut socket).await,
         End::Finished => (1000, String::new()),
         End::Broken(what) => (1002, what),
         End::GoingDown => (1001, "going away".into()),
@@ -247,6 +250,13 @@ async fn close(socket: &mut WebSocket, code: u16, reason: &str) {
     let _ = tokio::time::timeout(CLOSE_WAIT_MAX, farewell).await;
 }
 
+/// Lets the answer to the client's close frame, which the transport has ready, go out.
+async fn hear_out(socket: &mut WebSocket) {
+    let farewell = async { while let Some(Ok(_)) = socket.recv().await {} };
+    // A client that closed owes us nothing more, so that it does not matter if it is gone by now.
+    let _ = tokio::time::timeout(CLOSE_WAIT_MAX, farewell).await;
+}
+
 /// Whether the client is still there.
 struct Pulse {
     ticks: Interval,
@@ -282,7 +292,8 @@ impl Pulse {
             Some(Ok(Message::Text(text))) => Ok(text.as_bytes().to_vec()),
             Some(Ok(Message::Binary(bytes))) => Ok(bytes.to_vec()),
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(Vec::new()),
-            Some(Ok(Message::Close(_))) | None => Err(End::Client),
+            Some(Ok(Message::Close(_))) => Err(End::Closed),
+            None => Err(End::Client),
             Some(Err(error)) => Err(End::Broken(error.to_string())),
         }
     }

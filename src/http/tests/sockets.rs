@@ -7,7 +7,11 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::{
     WebSocketStream, client_async,
-    tungstenite::{Message, client::IntoClientRequest as _, protocol::frame::coding::CloseCode},
+    tungstenite::{
+        Message,
+        client::IntoClientRequest as _,
+        protocol::{CloseFrame, frame::coding::CloseCode},
+    },
 };
 
 use super::harness::Member;
@@ -174,5 +178,17 @@ async fn what_is_no_upgrade_is_refused() {
     let headers = "Connection: upgrade\r\nUpgrade: websocket\r\n";
     let answer = member.connect().await.request("GET", "/v3/watch", headers, "").await;
     assert_eq!(answer.status, 400, "{}", answer.body);
+    member.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_closes_is_answered_with_its_own_code() {
+    let member = Member::start().await;
+    for path in ["/v3/watch", "/v3/lease/keepalive", "/v3/kv/range"] {
+        let mut socket = Socket::open(&member, path).await;
+        let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+        socket.0.send(Message::Close(Some(frame))).await.unwrap();
+        assert_eq!(socket.closed().await.0, CloseCode::Normal, "{path}");
+    }
     member.stop().await;
 }
