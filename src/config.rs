@@ -24,6 +24,31 @@ pub struct ListenUrl {
     pub url: String,
 }
 
+/// How users prove who they are once their password was right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuthTokens {
+    /// Random tokens, known to the members only.
+    Simple {
+        /// How long one is good after it was used last.
+        ttl: Duration,
+    },
+    /// Signed tokens that carry all that must be known of them.
+    Jwt(JwtConfig),
+}
+
+/// Signed tokens. Which key is needed depends on the method; the keys are PEM files, or one secret for HMAC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JwtConfig {
+    /// Name of the method, as JWTs spell it: RS256, ES384, HS512, EdDSA, …
+    pub sign_method: String,
+    /// The key that checks tokens.
+    pub public_key: Option<PathBuf>,
+    /// The key that makes tokens; without it this member only checks them.
+    pub private_key: Option<PathBuf>,
+    /// How long a token is good.
+    pub ttl: Duration,
+}
+
 /// Everything a member needs to know.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -77,9 +102,18 @@ pub struct Config {
     pub watch_progress_notify_interval: Duration,
     /// Applies slower than this are counted and logged.
     pub warning_apply_duration: Duration,
+    /// How users prove who they are.
+    pub auth_tokens: AuthTokens,
+    /// How much work hashing a password is: two to this power rounds.
+    pub bcrypt_cost: u32,
     /// Longest time a stopping member waits for its clients.
     pub drain_timeout: Duration,
 }
+
+/// etcd's time to live of a random token.
+pub const AUTH_TOKEN_TTL_DEFAULT: Duration = Duration::from_secs(300);
+/// etcd's cost of hashing a password.
+pub const BCRYPT_COST_DEFAULT: u32 = 10;
 
 /// What `--quota-backend-bytes 0` means, in bytes.
 pub const QUOTA_DEFAULT_BYTES: i64 = 2 * 1024 * 1024 * 1024;

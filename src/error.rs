@@ -193,6 +193,66 @@ pub enum ApiError {
     /// The CORRUPT alarm is raised.
     #[error("etcdserver: corrupt cluster")]
     Corrupt,
+    /// Nobody: authentication is on and the request names no user, or a user without a name was to be added.
+    #[error("etcdserver: user name is empty")]
+    UserEmpty,
+    /// A role without a name was to be added.
+    #[error("etcdserver: role name is empty")]
+    RoleEmpty,
+    /// A grant to a role that says nothing of what is granted.
+    #[error("etcdserver: permission not given")]
+    PermissionNotGiven,
+    /// A change that would lock everybody out, or a range that is none.
+    #[error("etcdserver: invalid auth management")]
+    InvalidAuthManagement,
+    /// No such user, or another password.
+    #[error("etcdserver: authentication failed, invalid user ID or password")]
+    AuthFailed,
+    /// Users or roles have changed since the request's user was looked at.
+    #[error("etcdserver: revision of auth store is old")]
+    AuthOldRevision,
+    /// The user may not do that.
+    #[error("etcdserver: permission denied")]
+    PermissionDenied,
+    /// Authentication needs a user `root`.
+    #[error("etcdserver: root user does not exist")]
+    RootUserNotExist,
+    /// Authentication needs a user `root` with the role `root`.
+    #[error("etcdserver: root user does not have root role")]
+    RootRoleNotExist,
+    /// A user of that name is there.
+    #[error("etcdserver: user name already exists")]
+    UserExists,
+    /// No user of that name.
+    #[error("etcdserver: user name not found")]
+    UserNotFound,
+    /// A role of that name is there.
+    #[error("etcdserver: role name already exists")]
+    RoleExists,
+    /// No role of that name.
+    #[error("etcdserver: role name not found")]
+    RoleNotFound,
+    /// The user does not have the role.
+    #[error("etcdserver: role is not granted to the user")]
+    RoleNotGranted,
+    /// The role does not have the permission.
+    #[error("etcdserver: permission is not granted to the role")]
+    PermissionNotGranted,
+    /// A token was asked for while authentication is off.
+    #[error("etcdserver: authentication is not enabled")]
+    AuthNotEnabled,
+    /// A token nobody knows (any more).
+    #[error("etcdserver: invalid auth token")]
+    InvalidAuthToken,
+    /// A password for a user that has none and logs in by certificate only.
+    #[error("auth: authentication failed, password was given for no password user")]
+    NoPasswordUser,
+    /// A password longer than bcrypt takes.
+    #[error("bcrypt: password length exceeds 72 bytes")]
+    PasswordTooLong,
+    /// This member can check tokens and not make them: it has no private key.
+    #[error("auth: token signing attempted with verify-only key")]
+    VerifyOnlyKey,
     /// The client's own deadline (`Grpc-Timeout`) passed.
     #[error("context deadline exceeded")]
     DeadlineExceeded,
@@ -228,11 +288,31 @@ impl ApiError {
             | ApiError::DuplicateKey
             | ApiError::InvalidSortOption
             | ApiError::RequestTooLarge
+            | ApiError::UserEmpty
+            | ApiError::RoleEmpty
+            | ApiError::PermissionNotGiven
+            | ApiError::InvalidAuthManagement
+            | ApiError::AuthFailed
+            | ApiError::AuthOldRevision
             | ApiError::Malformed(_) => Code::InvalidArgument,
             ApiError::MessageTooLarge { .. } | ApiError::NoSpace => Code::ResourceExhausted,
             ApiError::Compacted | ApiError::FutureRevision | ApiError::LeaseTtlTooLarge => Code::OutOfRange,
             ApiError::LeaseNotFound | ApiError::NoSuchPath => Code::NotFound,
-            ApiError::LeaseExists | ApiError::NotLeader => Code::FailedPrecondition,
+            ApiError::LeaseExists
+            | ApiError::NotLeader
+            | ApiError::RootUserNotExist
+            | ApiError::RootRoleNotExist
+            | ApiError::UserExists
+            | ApiError::UserNotFound
+            | ApiError::RoleExists
+            | ApiError::RoleNotFound
+            | ApiError::RoleNotGranted
+            | ApiError::PermissionNotGranted
+            | ApiError::AuthNotEnabled => Code::FailedPrecondition,
+            ApiError::PermissionDenied => Code::PermissionDenied,
+            ApiError::InvalidAuthToken => Code::Unauthenticated,
+            // etcd maps none of the three, and so do we: clients see Unknown (HTTP 500).
+            ApiError::NoPasswordUser | ApiError::PasswordTooLong | ApiError::VerifyOnlyKey => Code::Unknown,
             ApiError::NoLeader
             | ApiError::LeaderChanged
             | ApiError::Stopped

@@ -6,9 +6,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use super::{Alarms, Applied, Applier, State};
 use crate::{
+    auth::{AuthStore, SimpleTokens, Tokens},
     bolt,
     clock::SystemClock,
-    config::{AutoCompaction, Config},
+    config::{AUTH_TOKEN_TTL_DEFAULT, AuthTokens, AutoCompaction, Config},
     disk::Disk,
     error::ApiError,
     lease::Lessor,
@@ -52,8 +53,11 @@ pub(crate) fn open_state(disk: Arc<dyn Disk>, dir: &Path, metrics: &Metrics) -> 
         catch_up_revisions_max: 1000,
         catch_up_bytes_max: 1 << 20,
     };
+    let auth = Arc::new(AuthStore::new(Tokens::Simple(SimpleTokens::new(clock.clone(), AUTH_TOKEN_TTL_DEFAULT))));
+    let pairs = |bucket| store.bucket_pairs(bucket).unwrap();
+    auth.restore(&pairs(buckets::AUTH), &pairs(buckets::AUTH_USERS), &pairs(buckets::AUTH_ROLES)).unwrap();
     let hub = Hub::start(store.clone(), options, clock, metrics);
-    State { store, lessor, members, alarms, hub }
+    State { store, lessor, members, alarms, auth, hub }
 }
 
 /// etcd's defaults, but for the quota.
@@ -84,6 +88,8 @@ pub(crate) fn config(quota_backend_bytes: i64) -> Config {
         compaction_sleep_interval: Duration::ZERO,
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_secs(3600),
+        auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },
+        bcrypt_cost: 4,
         drain_timeout: Duration::from_secs(1),
     }
 }

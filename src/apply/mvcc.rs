@@ -40,8 +40,8 @@ impl MvccLayer {
             Request::Alarm(request) => Ok(Applied::Alarm(self.alarm(*request))),
             Request::Range(_) => Err(unsupported("a range")),
             Request::LeaseCheckpoint(_) => Err(unsupported("a lease checkpoint")),
-            // Nothing proposes these yet: their rules come with the auth services.
-            _ => Err(unsupported("a change of users or roles")),
+            // Changes do not come this far, and questions are answered without the log.
+            _ => Err(unsupported("a question about users or roles")),
         }
     }
 

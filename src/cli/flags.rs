@@ -4,6 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 
+use crate::config::{AUTH_TOKEN_TTL_DEFAULT, BCRYPT_COST_DEFAULT};
+
 use super::duration::parse_duration;
 
 /// How the cluster begins.
@@ -185,6 +187,19 @@ pub(super) struct ServeFlags {
         value_parser = parse_duration
     )]
     pub(super) warning_apply_duration: Duration,
+
+    /// What stands for a user that has given its password: "simple", or "jwt,sign-method=METHOD" with pub-key=FILE,
+    /// priv-key=FILE and ttl=DURATION as needed.
+    #[arg(long, env = "REVGATE_AUTH_TOKEN", value_name = "TOKEN", default_value = "simple")]
+    pub(super) auth_token: String,
+
+    /// How long a simple token is good after its last use, in seconds.
+    #[arg(long, env = "REVGATE_AUTH_TOKEN_TTL", value_name = "SECONDS", default_value_t = AUTH_TOKEN_TTL_DEFAULT.as_secs())]
+    pub(super) auth_token_ttl: u64,
+
+    /// How much work hashing a password is: two to this power rounds, 4 to 31.
+    #[arg(long, env = "REVGATE_BCRYPT_COST", value_name = "COST", default_value_t = BCRYPT_COST_DEFAULT)]
+    pub(super) bcrypt_cost: u32,
 
     /// Longest time a stopping member waits for its clients.
     #[arg(

@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::config::{AutoCompaction, Config, QUOTA_DEFAULT_BYTES};
 
 use super::{
+    auth_token,
     duration::parse_duration,
     flags::{ClusterState, CompactionMode, ServeFlags},
     urls,
@@ -31,6 +32,8 @@ const WAL_SEGMENT_BYTES: RangeInclusive<u64> = 65_536..=1_073_741_824;
 const TXN_OPS: RangeInclusive<usize> = 1..=1_000_000;
 const REQUEST_BYTES: RangeInclusive<usize> = 1_024..=268_435_456;
 const CONNECTIONS: RangeInclusive<usize> = 1..=1_000_000;
+const TOKEN_TTL_SECS: RangeInclusive<u64> = 1..=31_536_000;
+const BCRYPT_COSTS: RangeInclusive<u32> = 4..=31;
 
 /// A flag that cannot be, and what it may be.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -82,6 +85,12 @@ pub(super) fn config(flags: &ServeFlags) -> Result<Config, FlagError> {
         compaction_sleep_interval: or_default(flags.compaction_sleep_interval, COMPACTION_SLEEP_DEFAULT),
         watch_progress_notify_interval: progress_notify(flags)?,
         warning_apply_duration: flags.warning_apply_duration,
+        auth_tokens: auth_token::parse(
+            &flags.auth_token,
+            within("auth-token-ttl", flags.auth_token_ttl, TOKEN_TTL_SECS)?,
+        )
+        .map_err(flag("auth-token"))?,
+        bcrypt_cost: within("bcrypt-cost", flags.bcrypt_cost, BCRYPT_COSTS)?,
         drain_timeout: flags.drain_timeout,
     })
 }

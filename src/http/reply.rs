@@ -13,7 +13,7 @@ use futures_util::Stream;
 use http_body::{Frame, SizeHint};
 use hyper::{
     HeaderMap, Response, StatusCode,
-    header::{CONTENT_TYPE, HeaderName, HeaderValue},
+    header::{CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE},
 };
 
 use super::json::write;
@@ -87,7 +87,7 @@ pub(super) fn lines(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Reply
 
 /// The answer to a call that failed.
 pub(super) fn error(error: &ApiError) -> Reply {
-    json(status_of(error), error_body(error))
+    with_challenge(json(status_of(error), error_body(error)), error)
 }
 
 /// The answer to a stream that failed before its first message.
@@ -95,7 +95,17 @@ pub(super) fn stream_error(error: &ApiError) -> Reply {
     let mut body = Vec::new();
     write_stream_error(&mut body, error);
     body.push(b'\n');
-    json(status_of(error), body)
+    with_challenge(json(status_of(error), body), error)
+}
+
+/// A 401 must say how to do better; etcd's says what was wrong.
+fn with_challenge(mut reply: Reply, error: &ApiError) -> Reply {
+    if reply.status() == StatusCode::UNAUTHORIZED
+        && let Ok(challenge) = HeaderValue::from_str(&error.to_string())
+    {
+        reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    reply
 }
 
 /// The HTTP status a failure is answered with.

@@ -24,6 +24,23 @@ pub(super) enum Method {
     MemberList,
     Status,
     Alarm,
+    AuthEnable,
+    AuthDisable,
+    AuthStatus,
+    Authenticate,
+    UserAdd,
+    UserGet,
+    UserList,
+    UserDelete,
+    UserChangePassword,
+    UserGrantRole,
+    UserRevokeRole,
+    RoleAdd,
+    RoleGet,
+    RoleList,
+    RoleDelete,
+    RoleGrantPermission,
+    RoleRevokePermission,
 }
 
 /// One method with its paths.
@@ -40,7 +57,7 @@ pub(super) struct Route {
 }
 
 /// Every route.
-pub(super) const ROUTES: [Route; 14] = [
+pub(super) const ROUTES: [Route; 31] = [
     kv(Method::Range, &["/v3/kv/range"], "Range"),
     kv(Method::Put, &["/v3/kv/put"], "Put"),
     kv(Method::DeleteRange, &["/v3/kv/deleterange"], "DeleteRange"),
@@ -60,6 +77,23 @@ pub(super) const ROUTES: [Route; 14] = [
     },
     maintenance(Method::Status, &["/v3/maintenance/status"], "Status"),
     maintenance(Method::Alarm, &["/v3/maintenance/alarm"], "Alarm"),
+    auth(Method::AuthEnable, &["/v3/auth/enable"], "AuthEnable"),
+    auth(Method::AuthDisable, &["/v3/auth/disable"], "AuthDisable"),
+    auth(Method::AuthStatus, &["/v3/auth/status"], "AuthStatus"),
+    auth(Method::Authenticate, &["/v3/auth/authenticate"], "Authenticate"),
+    auth(Method::UserAdd, &["/v3/auth/user/add"], "UserAdd"),
+    auth(Method::UserGet, &["/v3/auth/user/get"], "UserGet"),
+    auth(Method::UserList, &["/v3/auth/user/list"], "UserList"),
+    auth(Method::UserDelete, &["/v3/auth/user/delete"], "UserDelete"),
+    auth(Method::UserChangePassword, &["/v3/auth/user/changepw"], "UserChangePassword"),
+    auth(Method::UserGrantRole, &["/v3/auth/user/grant"], "UserGrantRole"),
+    auth(Method::UserRevokeRole, &["/v3/auth/user/revoke"], "UserRevokeRole"),
+    auth(Method::RoleAdd, &["/v3/auth/role/add"], "RoleAdd"),
+    auth(Method::RoleGet, &["/v3/auth/role/get"], "RoleGet"),
+    auth(Method::RoleList, &["/v3/auth/role/list"], "RoleList"),
+    auth(Method::RoleDelete, &["/v3/auth/role/delete"], "RoleDelete"),
+    auth(Method::RoleGrantPermission, &["/v3/auth/role/grant"], "RoleGrantPermission"),
+    auth(Method::RoleRevokePermission, &["/v3/auth/role/revoke"], "RoleRevokePermission"),
 ];
 
 const fn kv(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
@@ -72,6 +106,10 @@ const fn lease(method: Method, paths: &'static [&'static str], name: &'static st
 
 const fn maintenance(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
     Route { method, paths, service: "etcdserverpb.Maintenance", name }
+}
+
+const fn auth(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
+    Route { method, paths, service: "etcdserverpb.Auth", name }
 }
 
 impl Method {

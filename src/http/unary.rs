@@ -33,7 +33,7 @@ pub(super) async fn call(
     caller: &Caller,
     body: &[u8],
 ) -> Result<Vec<u8>, ApiError> {
-    let Services { kv, lease, cluster, maintenance, .. } = services;
+    let Services { kv, lease, cluster, maintenance, auth, .. } = services;
     match method {
         Method::Range => {
             let request = read::range(body)?;
@@ -67,6 +67,29 @@ pub(super) async fn call(
         Method::MemberList => by_schema(body, async |request| cluster.member_list(caller, request).await).await,
         Method::Status => by_schema(body, async |request| maintenance.status(caller, request).await).await,
         Method::Alarm => by_schema(body, async |request| maintenance.alarm(caller, request).await).await,
+        Method::AuthEnable => by_schema(body, async |request| auth.enable(caller, request).await).await,
+        Method::AuthDisable => by_schema(body, async |request| auth.disable(caller, request).await).await,
+        Method::AuthStatus => by_schema(body, async |request| auth.status(caller, request).await).await,
+        Method::Authenticate => by_schema(body, async |request| auth.authenticate(request).await).await,
+        Method::UserAdd => by_schema(body, async |request| auth.user_add(caller, request).await).await,
+        Method::UserGet => by_schema(body, async |request| auth.user_get(caller, request).await).await,
+        Method::UserList => by_schema(body, async |request| auth.user_list(caller, request).await).await,
+        Method::UserDelete => by_schema(body, async |request| auth.user_delete(caller, request).await).await,
+        Method::UserChangePassword => {
+            by_schema(body, async |request| auth.user_change_password(caller, request).await).await
+        }
+        Method::UserGrantRole => by_schema(body, async |request| auth.user_grant_role(caller, request).await).await,
+        Method::UserRevokeRole => by_schema(body, async |request| auth.user_revoke_role(caller, request).await).await,
+        Method::RoleAdd => by_schema(body, async |request| auth.role_add(caller, request).await).await,
+        Method::RoleGet => by_schema(body, async |request| auth.role_get(caller, request).await).await,
+        Method::RoleList => by_schema(body, async |request| auth.role_list(caller, request).await).await,
+        Method::RoleDelete => by_schema(body, async |request| auth.role_delete(caller, request).await).await,
+        Method::RoleGrantPermission => {
+            by_schema(body, async |request| auth.role_grant_permission(caller, request).await).await
+        }
+        Method::RoleRevokePermission => {
+            by_schema(body, async |request| auth.role_revoke_permission(caller, request).await).await
+        }
         Method::Watch => Err(ApiError::Internal("a watch is no unary call".into())),
     }
 }

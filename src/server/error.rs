@@ -48,6 +48,9 @@ pub enum ServerError {
         /// The process that has it, if it left its number.
         holder: Option<u32>,
     },
+    /// The keys of signed tokens could not be read, or are no such keys.
+    #[error("--auth-token: {0}")]
+    AuthTokens(String),
     /// The data belongs to a cluster of more than one member.
     #[error("the data dir holds a cluster of {count} members: clusters of more than one come later")]
     SeveralMembers {

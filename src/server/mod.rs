@@ -7,6 +7,7 @@
 mod data_dir;
 mod error;
 mod identity;
+mod keys;
 mod listen;
 mod process;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use tokio::task::spawn_blocking;
 
 use crate::{
     apply::{Alarms, Applier, State},
+    auth::AuthStore,
     bolt::{self, Db},
     clock::{Clock, SystemClock},
     config::Config,
@@ -147,6 +149,7 @@ fn open_floors(
     metrics: &Metrics,
 ) -> Result<Floors, ServerError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let tokens = keys::tokens(&config.auth_tokens, &clock)?;
     let data_dir = DataDir::open(&**disk, &config.data_dir)?;
     let db = Db::open(disk.clone(), &data_dir.db_path(), &bolt::Options { map_bytes_max: map_bytes_max(config) })?;
     let members = Arc::new(identity::establish(&db, config, advertised_urls)?);
@@ -161,7 +164,12 @@ fn open_floors(
     alarms.restore(&store.bucket_pairs(buckets::ALARM)?).map_err(damaged(buckets::ALARM))?;
     let hub = Hub::start(store.clone(), hub_options(config), clock, metrics);
 
-    let state = State { store, lessor, members, alarms, hub };
+    let auth = Arc::new(AuthStore::new(tokens));
+    let pairs = |bucket| store.bucket_pairs(bucket);
+    auth.restore(&pairs(buckets::AUTH)?, &pairs(buckets::AUTH_USERS)?, &pairs(buckets::AUTH_ROLES)?)
+        .map_err(damaged(buckets::AUTH))?;
+
+    let state = State { store, lessor, members, alarms, auth, hub };
     let applier = Applier::new(state.clone(), config, metrics);
     Ok(Floors { data_dir, state, applier })
 }

@@ -24,6 +24,7 @@ impl ClusterService {
         if request.linearizable {
             self.core.consensus.read_barrier().await?;
         }
+        self.core.require_user(caller)?;
         let members = self.core.state.members.list().into_iter().map(wire_member).collect();
         // Membership has no revision of its own: etcd leaves it out of these headers.
         Ok(pb::MemberListResponse { header: Some(self.core.headers.at(0)), members })

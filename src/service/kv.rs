@@ -51,7 +51,10 @@ impl KvService {
         if !request.serializable {
             self.core.consensus.read_barrier().await?;
         }
+        let rights = self.core.rights(caller)?;
+        apply::check_range(&rights.rights, &request)?;
         let cursor = self.core.state.store.range(&query).map_err(read_error)?;
+        self.core.still_has(&rights)?;
         Ok(RangeAnswer { header: self.core.headers.at(cursor.store_revision()), cursor })
     }
 
@@ -90,7 +93,11 @@ impl KvService {
             if !validate::is_serializable(&request) {
                 self.core.consensus.read_barrier().await?;
             }
-            apply::evaluate_read_only(&self.core.state.store, &request)?
+            let rights = self.core.rights(caller)?;
+            apply::check_txn(&rights.rights, &self.core.state.lessor, &request)?;
+            let response = apply::evaluate_read_only(&self.core.state.store, &request)?;
+            self.core.still_has(&rights)?;
+            response
         } else {
             match self.core.propose(caller, Request::Txn(request)).await? {
                 Applied::Txn(response) => response,

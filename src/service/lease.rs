@@ -13,6 +13,7 @@ use crate::{
     error::ApiError,
     lease::{LeaseError, TimeToLive},
     metrics::Metrics,
+    mvcc::KeyRange,
     proto::{etcdserverpb as pb, revgatepb::internal_raft_request::Request},
 };
 
@@ -113,6 +114,7 @@ impl LeaseService {
         caller: &Caller,
         request: pb::LeaseKeepAliveRequest,
     ) -> Result<pb::LeaseKeepAliveResponse, ApiError> {
+        self.core.require_user(caller)?;
         self.wait_primary().await?;
         // Taken first: a client that watches from here on misses no deletion by this lease's end.
         let revision = self.core.state.store.revision();
@@ -136,14 +138,20 @@ impl LeaseService {
         caller: &Caller,
         request: pb::LeaseTimeToLiveRequest,
     ) -> Result<pb::LeaseTimeToLiveResponse, ApiError> {
+        self.core.require_user(caller)?;
         self.wait_primary().await?;
         self.wait_applied().await?;
+        let rights = self.core.rights(caller)?;
         let header = Some(self.core.headers.at(self.core.state.store.revision()));
         let found = match self.core.state.lessor.time_to_live(request.id, request.keys) {
             Ok(found) if found.remaining_secs >= 0 => Some(found),
             Ok(_) | Err(LeaseError::NotFound) => None,
             Err(error) => return Err(lease_error(error)),
         };
+        if let Some(found) = &found {
+            found.keys.iter().try_for_each(|key| rights.rights.read(&KeyRange::Single(key.clone())))?;
+            self.core.still_has(&rights)?;
+        }
         Ok(time_to_live_response(header, request.id, found))
     }
 
@@ -154,6 +162,7 @@ impl LeaseService {
         _request: pb::LeaseLeasesRequest,
     ) -> Result<pb::LeaseLeasesResponse, ApiError> {
         self.wait_applied().await?;
+        self.core.require_user(caller)?;
         let header = Some(self.core.headers.at(self.core.state.store.revision()));
         let leases = self.core.state.lessor.ids().into_iter().map(|id| pb::LeaseStatus { id }).collect();
         Ok(pb::LeaseLeasesResponse { header, leases })

@@ -6,6 +6,7 @@
 //! Must never know: HTTP, JSON, sockets, or who the client is connected through. A transport calls these services, and
 //! two transports get the same answers.
 
+mod auth;
 mod auto_compaction;
 mod caller;
 mod cluster;
@@ -20,6 +21,7 @@ mod validate;
 mod watch;
 
 pub use self::{
+    auth::AuthService,
     caller::Caller,
     cluster::ClusterService,
     health::{Check, HealthService},
@@ -54,6 +56,8 @@ pub struct Services {
     pub cluster: ClusterService,
     /// Status, alarms, versions.
     pub maintenance: MaintenanceService,
+    /// Users, roles, tokens.
+    pub auth: AuthService,
     /// What `/health`, `/livez` and `/readyz` ask.
     pub health: HealthService,
 }
@@ -68,6 +72,7 @@ impl Services {
             lease: LeaseService::new(core.clone(), config.request_timeout(), metrics),
             cluster: ClusterService::new(core.clone()),
             maintenance: MaintenanceService::new(core.clone(), config.quota_backend_bytes),
+            auth: AuthService::new(core.clone(), config.bcrypt_cost, config.request_timeout()),
             health: HealthService::new(core, config.request_timeout(), metrics),
         }
     }
@@ -84,7 +89,10 @@ struct Core {
 impl Core {
     /// Commits a command in a caller's name and waits until it is applied here.
     async fn propose(&self, caller: &Caller, request: Request) -> Result<Applied, ApiError> {
-        self.propose_as(self.identify(caller)?, request).await
+        let identity = self.identify(caller)?;
+        // Nobody's command would be refused when it is applied. Until then it would fill the log.
+        self.state.auth.check_user(&identity.user)?;
+        self.propose_as(Some(caller::header(identity)), request).await
     }
 
     /// Commits a command of the member's own and waits until it is applied here.

@@ -4,6 +4,7 @@
 //! splitting of responses that are too big for watchers that allow it.
 
 mod fragment;
+mod permits;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use crate::{
     watch::{CreateError, Delivery, Event, WatchSpec, WatchStream},
 };
 
+use self::permits::Permits;
 use super::{Caller, Core, header::Headers};
 
 /// The watch id of a response that belongs to no watch: refusals, and progress of the whole stream.
@@ -46,6 +48,7 @@ impl WatchService {
     pub fn open(&self, caller: Caller) -> WatchSession {
         WatchSession {
             caller,
+            permits: Permits::default(),
             core: self.core.clone(),
             stream: self.core.state.hub.open_stream(),
             response_bytes_max: self.response_bytes_max,
@@ -81,6 +84,7 @@ pub struct WatchSession {
     core: Core,
     /// In whose name every watch of this stream is created.
     caller: Caller,
+    permits: Permits,
     stream: WatchStream,
     response_bytes_max: usize,
     /// Refusals, and the pieces of a split response; they go out before anything new is taken from the hub.
@@ -96,8 +100,8 @@ impl WatchSession {
     pub fn handle(&mut self, request: pb::WatchRequest) {
         match request.request_union {
             Some(RequestUnion::CreateRequest(create)) => {
-                if let Err(refusal) = self.stream.create(watch_spec(create)) {
-                    self.refuse(refusal);
+                if let Err(reason) = self.create(watch_spec(create)) {
+                    self.refuse(reason);
                 }
             }
             // No such watch: etcd stays silent.
@@ -107,14 +111,29 @@ impl WatchSession {
         }
     }
 
-    fn refuse(&mut self, refusal: CreateError) {
+    /// Creates a watch, or says why not. Whom it is refused to is looked at before everything but a negative revision, as
+    /// in etcd; and always for the range as it was asked for, an open end included.
+    fn create(&mut self, spec: WatchSpec) -> Result<(), String> {
+        if spec.watch_id != 0 && self.permits.is_revoked(spec.watch_id) {
+            return Err(CreateError::DuplicateId.to_string());
+        }
+        if spec.start_revision < 0 {
+            return Err(CreateError::NegativeRevision.to_string());
+        }
+        let permit = Permits::check(&self.core, &self.caller, &spec.range).map_err(|error| permits::reason(&error))?;
+        let watch_id = self.stream.create(spec).map_err(|refusal| refusal.to_string())?;
+        self.permits.add(watch_id, permit);
+        Ok(())
+    }
+
+    fn refuse(&mut self, reason: String) {
         let refusals = self.waiting.iter().filter(|output| matches!(output, WatchOutput::Control(_))).count();
         if refusals >= WAITING_REFUSALS_MAX {
             tracing::warn!("a watch client does not read its refusals; its stream is cut off");
             self.cut_off = true;
         } else {
             let header = self.core.headers.at(self.core.state.store.revision());
-            self.waiting.push_back(WatchOutput::Control(refused(header, &refusal)));
+            self.waiting.push_back(WatchOutput::Control(refused(header, reason)));
         }
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -129,14 +148,42 @@ impl WatchSession {
         if self.cut_off {
             return Poll::Ready(None);
         }
-        match self.stream.poll_next(context) {
-            Poll::Ready(Some(delivery)) => Poll::Ready(Some(self.output(delivery))),
-            Poll::Ready(None) => Poll::Ready(None),
-            Poll::Pending => {
-                self.waker = Some(context.waker().clone());
-                Poll::Pending
+        loop {
+            match self.stream.poll_next(context) {
+                Poll::Ready(Some(delivery)) => {
+                    if let Some(delivery) = self.permitted(delivery) {
+                        return Poll::Ready(Some(self.output(delivery)));
+                    }
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    self.waker = Some(context.waker().clone());
+                    return Poll::Pending;
+                }
             }
         }
+    }
+
+    /// What may go out of a delivery. Watches that are permitted no more get nothing but their end.
+    fn permitted(&mut self, mut delivery: Delivery) -> Option<Delivery> {
+        for watch_id in self.permits.revoke(&self.core, &self.caller) {
+            // If the client has just canceled it itself, that is on its way.
+            self.stream.cancel(watch_id);
+        }
+        match &mut delivery {
+            Delivery::Canceled { watch_id, reason, .. } => {
+                if let Some(revoked) = self.permits.remove(*watch_id) {
+                    *reason = revoked;
+                }
+            }
+            Delivery::Created { .. } => {}
+            Delivery::Events { watch_id, .. } | Delivery::Progress { watch_id, .. } => {
+                if self.permits.is_revoked(*watch_id) {
+                    return None;
+                }
+            }
+        }
+        Some(delivery)
     }
 
     /// The next response if one is ready without waiting (so that a transport can gather a burst into one write). After a
@@ -186,13 +233,13 @@ fn watch_spec(request: WatchCreateRequest) -> WatchSpec {
     }
 }
 
-fn refused(header: pb::ResponseHeader, refusal: &CreateError) -> WatchResponse {
+fn refused(header: pb::ResponseHeader, cancel_reason: String) -> WatchResponse {
     WatchResponse {
         header: Some(header),
         watch_id: NO_WATCH_ID,
         created: true,
         canceled: true,
-        cancel_reason: refusal.to_string(),
+        cancel_reason,
         ..Default::default()
     }
 }

@@ -9,9 +9,10 @@ use tokio::{
 
 use crate::{
     apply::{Alarms, Applier, State},
+    auth::{AuthStore, SimpleTokens, Tokens},
     bolt,
     clock::SystemClock,
-    config::{AutoCompaction, Config},
+    config::{AUTH_TOKEN_TTL_DEFAULT, AuthTokens, AutoCompaction, Config},
     consensus::{Consensus, ConsensusOptions},
     disk::RealDisk,
     http::{HttpOptions, HttpServer},
@@ -65,6 +66,8 @@ fn config(dir: &std::path::Path) -> Config {
         compaction_sleep_interval: Duration::from_millis(10),
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_millis(100),
+        auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },
+        bcrypt_cost: 4,
         drain_timeout: Duration::from_secs(5),
     }
 }
@@ -99,6 +102,7 @@ impl Member {
             lessor: Arc::new(Lessor::new(clock.clone(), config.lease_ttl_min_secs())),
             members: Arc::new(Members::new(22, 11, vec![peer(&config)])),
             alarms: Arc::new(Alarms::new()),
+            auth: Arc::new(AuthStore::new(Tokens::Simple(SimpleTokens::new(clock.clone(), AUTH_TOKEN_TTL_DEFAULT)))),
             hub: Hub::start(store.clone(), hub_options, clock, &metrics),
             store,
         };
