@@ -256,6 +256,54 @@ pub enum ApiError {
     /// The client's own deadline (`Grpc-Timeout`) passed.
     #[error("context deadline exceeded")]
     DeadlineExceeded,
+    /// Addresses of a member that are no addresses.
+    #[error("etcdserver: given member URLs are invalid")]
+    MemberUrlsInvalid,
+    /// No such member, or one that was removed.
+    #[error("etcdserver: member not found")]
+    MemberNotFound,
+    /// A member's id is taken.
+    #[error("etcdserver: member ID already exist")]
+    MemberExists,
+    /// Another member has this address.
+    #[error("etcdserver: Peer URLs already exists")]
+    PeerUrlExists,
+    /// There are as many learners as there may be.
+    #[error("etcdserver: too many learner members in cluster")]
+    TooManyLearners,
+    /// A member that votes was to be promoted.
+    #[error("etcdserver: can only promote a learner member")]
+    MemberNotLearner,
+    /// A learner that is not as far as the leader was to be promoted.
+    #[error("etcdserver: can only promote a learner member which is in sync with leader")]
+    LearnerNotReady,
+    /// Without the member to be removed too few would be left to decide anything.
+    #[error("etcdserver: re-configuration failed due to not enough started members")]
+    NotEnoughStartedMembers,
+    /// A second member that votes was to be added.
+    #[error("etcdserver: a cluster of several voting members is not supported yet: add a learner")]
+    SeveralVotersUnsupported,
+    /// Leadership was to go to who cannot lead.
+    #[error("etcdserver: bad leader transferee")]
+    BadLeaderTransferee,
+    /// A version to downgrade to that is no version.
+    #[error("etcdserver: wrong downgrade target version format")]
+    DowngradeVersionFormat,
+    /// A version nobody can downgrade to from here.
+    #[error("etcdserver: invalid downgrade target version")]
+    DowngradeVersionInvalid,
+    /// A downgrade was begun already.
+    #[error("etcdserver: cluster has a downgrade job in progress")]
+    DowngradeInProgress,
+    /// An action outside its enum.
+    #[error("etcdserver: unknown method")]
+    UnknownMethod,
+    /// As much waits for the backend file as may wait.
+    #[error("etcdserver: too many requests wait for the backend file")]
+    BackendBusy,
+    /// There is no room for a compacted copy of the backend file. The file is as it was.
+    #[error("etcdserver: defragmentation failed: {0}")]
+    DefragmentFailed(String),
     /// The body is not what the contract says; the text says where.
     #[error("{0}")]
     Malformed(String),
@@ -288,6 +336,9 @@ impl ApiError {
             | ApiError::DuplicateKey
             | ApiError::InvalidSortOption
             | ApiError::RequestTooLarge
+            | ApiError::MemberUrlsInvalid
+            | ApiError::DowngradeVersionFormat
+            | ApiError::DowngradeVersionInvalid
             | ApiError::UserEmpty
             | ApiError::RoleEmpty
             | ApiError::PermissionNotGiven
@@ -297,7 +348,18 @@ impl ApiError {
             | ApiError::Malformed(_) => Code::InvalidArgument,
             ApiError::MessageTooLarge { .. } | ApiError::NoSpace => Code::ResourceExhausted,
             ApiError::Compacted | ApiError::FutureRevision | ApiError::LeaseTtlTooLarge => Code::OutOfRange,
-            ApiError::LeaseNotFound | ApiError::NoSuchPath => Code::NotFound,
+            ApiError::LeaseNotFound | ApiError::NoSuchPath | ApiError::MemberNotFound => Code::NotFound,
+            ApiError::MemberExists
+            | ApiError::PeerUrlExists
+            | ApiError::TooManyLearners
+            | ApiError::MemberNotLearner
+            | ApiError::LearnerNotReady
+            | ApiError::SeveralVotersUnsupported
+            | ApiError::BadLeaderTransferee
+            | ApiError::DowngradeInProgress => Code::FailedPrecondition,
+            // etcd means FailedPrecondition for the first, but its mapping table misses both.
+            ApiError::NotEnoughStartedMembers | ApiError::UnknownMethod => Code::Unknown,
+            ApiError::BackendBusy | ApiError::DefragmentFailed(_) => Code::ResourceExhausted,
             ApiError::LeaseExists
             | ApiError::NotLeader
             | ApiError::RootUserNotExist

@@ -8,6 +8,7 @@
 
 mod alarms;
 mod auth;
+mod cluster;
 mod compaction;
 mod compare;
 #[cfg(test)]
@@ -37,7 +38,7 @@ use crate::{
     config::Config,
     error::ApiError,
     lease::{LeaseError, Lessor},
-    members::Members,
+    members::{ChangeError, Member, Members},
     metrics::Metrics,
     mvcc::{LogPosition, MvccError, Store},
     proto::{
@@ -69,6 +70,10 @@ pub enum Applied {
     LeaseRevoke(pb::LeaseRevokeResponse),
     /// Alarms asked for, raised or disarmed.
     Alarm(pb::AlarmResponse),
+    /// A change of the membership; all members after it, by id.
+    Members(Vec<Member>),
+    /// A downgrade that was begun or called off.
+    Downgrade,
     /// A user that has proved who it is, with its token.
     Authenticated(pb::AuthenticateResponse),
     /// A change of users or roles.
@@ -136,6 +141,18 @@ impl From<LeaseError> for Failure {
             LeaseError::TtlTooLarge => ApiError::LeaseTtlTooLarge,
             LeaseError::NotPrimary => ApiError::NotLeader,
         })
+    }
+}
+
+impl From<ChangeError> for ApiError {
+    fn from(error: ChangeError) -> ApiError {
+        match error {
+            ChangeError::NotFound => ApiError::MemberNotFound,
+            ChangeError::IdExists => ApiError::MemberExists,
+            ChangeError::PeerUrlExists => ApiError::PeerUrlExists,
+            ChangeError::TooManyLearners => ApiError::TooManyLearners,
+            ChangeError::NotEnoughStarted => ApiError::NotEnoughStartedMembers,
+        }
     }
 }
 

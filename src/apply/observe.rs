@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Names of the operations, as etcd's metric spells them.
-const OPERATIONS: [&str; 10] = [
+const OPERATIONS: [&str; 12] = [
     "Put",
     "DeleteRange",
     "Txn",
@@ -21,6 +21,8 @@ const OPERATIONS: [&str; 10] = [
     "Alarm",
     "LeaseCheckpoint",
     "Auth",
+    "DowngradeInfoSet",
+    "Membership",
     "unknown",
 ];
 
@@ -80,7 +82,9 @@ fn operation(command: &InternalRaftRequest) -> usize {
         Some(Request::LeaseRevoke(_)) => 5,
         Some(Request::Alarm(_)) => 6,
         Some(Request::LeaseCheckpoint(_)) => 7,
-        Some(Request::Range(_)) | None => 9,
+        Some(Request::DowngradeInfoSet(_)) => 9,
+        Some(Request::MemberAdd(_) | Request::MemberUpdate(_) | Request::MemberRemove(_)) => 10,
+        Some(Request::Range(_)) | None => 11,
         // etcd has no name for these.
         Some(_) => 8,
     }

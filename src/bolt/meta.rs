@@ -87,8 +87,13 @@ impl Meta {
 
     /// The whole page as it is in the file.
     pub(super) fn encode(&self) -> Vec<u8> {
+        self.encode_at(self.slot())
+    }
+
+    /// The same in a page of the caller's choice: the reader of a file tells commits by txid, not by place.
+    pub(super) fn encode_at(&self, page: u64) -> Vec<u8> {
         let mut bytes = vec![0; self.page_bytes as usize];
-        page::put_header(&mut bytes, self.slot(), page::META, 0, 0);
+        page::put_header(&mut bytes, page, page::META, 0, 0);
         let body = &mut bytes[HEADER_BYTES..];
         page::put_u32(body, 0, MAGIC);
         page::put_u32(body, 4, VERSION);

@@ -20,7 +20,7 @@ use super::{
     path::{self, Place},
     reply::{self, Body, Reply},
     routes::{Method, Router},
-    side, socket,
+    side, snapshot, socket,
     stream::{self, Ends},
     unary,
     values::Values,
@@ -168,6 +168,11 @@ async fn api_call(front: &Front, method: Method, call: Call, request: Request<In
             Method::Watch => stream::watch(&front.services.watch, &caller, values, ends, call).await,
             _ => stream::keep_alive(front.services.lease.clone(), caller, values, ends, call).await,
         };
+    }
+    if method == Method::Snapshot {
+        let ends = Ends { going_down: front.going_down.clone(), timeout };
+        let text = front.limits.read_body(body, asks_first).await.map(|text| text.to_vec());
+        return snapshot::snapshot(&front.services.maintenance, &caller, text, ends, call).await;
     }
     let answer = async {
         let text = front.limits.read_body(body, asks_first).await?;

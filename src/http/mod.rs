@@ -17,6 +17,7 @@ mod path;
 mod reply;
 mod routes;
 mod side;
+mod snapshot;
 mod socket;
 mod stream;
 #[cfg(test)]

@@ -2,13 +2,19 @@
 
 use bytes::Bytes;
 
-use super::{json::write, reply::write_stream_error};
+use super::{
+    json::{generic, write},
+    reply::write_stream_error,
+};
 use crate::{
     error::ApiError,
-    proto::etcdserverpb::{LeaseKeepAliveResponse, WatchResponse},
+    proto::etcdserverpb::{LeaseKeepAliveResponse, SnapshotResponse, WatchResponse},
     service::WatchOutput,
     watch::Event,
 };
+
+/// Room for what is around a part of a snapshot.
+const SNAPSHOT_FRAME_BYTES: usize = 128;
 
 /// Appends `{"result":…}` with a watch's response.
 pub(super) fn watch(out: &mut Vec<u8>, output: &WatchOutput) {
@@ -30,6 +36,16 @@ pub(super) fn keep_alive(out: &mut Vec<u8>, response: &LeaseKeepAliveResponse) {
     let mut object = write::Object::begin(out);
     write::keep_alive(object.name("result"), response);
     object.end();
+}
+
+/// `{"result":…}` with a part of a snapshot.
+pub(super) fn snapshot(response: &SnapshotResponse) -> Result<Vec<u8>, ApiError> {
+    // Four characters for three bytes, and what is around them.
+    let mut out = Vec::with_capacity(response.blob.len() / 3 * 4 + SNAPSHOT_FRAME_BYTES);
+    let mut object = write::Object::begin(&mut out);
+    generic::write(response, object.name("result"))?;
+    object.end();
+    Ok(out)
 }
 
 /// A stream's last line: why it ends.

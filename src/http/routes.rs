@@ -22,6 +22,10 @@ pub(super) enum Method {
     LeaseTimeToLive,
     LeaseLeases,
     MemberList,
+    MemberAdd,
+    MemberUpdate,
+    MemberRemove,
+    MemberPromote,
     Status,
     Alarm,
     AuthEnable,
@@ -41,6 +45,12 @@ pub(super) enum Method {
     RoleDelete,
     RoleGrantPermission,
     RoleRevokePermission,
+    Defragment,
+    Hash,
+    HashKv,
+    Snapshot,
+    MoveLeader,
+    Downgrade,
 }
 
 /// One method with its paths.
@@ -57,7 +67,7 @@ pub(super) struct Route {
 }
 
 /// Every route.
-pub(super) const ROUTES: [Route; 31] = [
+pub(super) const ROUTES: [Route; 41] = [
     kv(Method::Range, &["/v3/kv/range"], "Range"),
     kv(Method::Put, &["/v3/kv/put"], "Put"),
     kv(Method::DeleteRange, &["/v3/kv/deleterange"], "DeleteRange"),
@@ -69,12 +79,11 @@ pub(super) const ROUTES: [Route; 31] = [
     lease(Method::LeaseKeepAlive, &["/v3/lease/keepalive"], "LeaseKeepAlive"),
     lease(Method::LeaseTimeToLive, &["/v3/lease/timetolive", "/v3/kv/lease/timetolive"], "LeaseTimeToLive"),
     lease(Method::LeaseLeases, &["/v3/lease/leases", "/v3/kv/lease/leases"], "LeaseLeases"),
-    Route {
-        method: Method::MemberList,
-        paths: &["/v3/cluster/member/list"],
-        service: "etcdserverpb.Cluster",
-        name: "MemberList",
-    },
+    cluster(Method::MemberList, &["/v3/cluster/member/list"], "MemberList"),
+    cluster(Method::MemberAdd, &["/v3/cluster/member/add"], "MemberAdd"),
+    cluster(Method::MemberUpdate, &["/v3/cluster/member/update"], "MemberUpdate"),
+    cluster(Method::MemberRemove, &["/v3/cluster/member/remove"], "MemberRemove"),
+    cluster(Method::MemberPromote, &["/v3/cluster/member/promote"], "MemberPromote"),
     maintenance(Method::Status, &["/v3/maintenance/status"], "Status"),
     maintenance(Method::Alarm, &["/v3/maintenance/alarm"], "Alarm"),
     auth(Method::AuthEnable, &["/v3/auth/enable"], "AuthEnable"),
@@ -94,6 +103,12 @@ pub(super) const ROUTES: [Route; 31] = [
     auth(Method::RoleDelete, &["/v3/auth/role/delete"], "RoleDelete"),
     auth(Method::RoleGrantPermission, &["/v3/auth/role/grant"], "RoleGrantPermission"),
     auth(Method::RoleRevokePermission, &["/v3/auth/role/revoke"], "RoleRevokePermission"),
+    maintenance(Method::Defragment, &["/v3/maintenance/defragment"], "Defragment"),
+    maintenance(Method::Hash, &["/v3/maintenance/hash"], "Hash"),
+    maintenance(Method::HashKv, &["/v3/maintenance/hashkv"], "HashKV"),
+    maintenance(Method::Snapshot, &["/v3/maintenance/snapshot"], "Snapshot"),
+    maintenance(Method::MoveLeader, &["/v3/maintenance/transfer-leadership"], "MoveLeader"),
+    maintenance(Method::Downgrade, &["/v3/maintenance/downgrade"], "Downgrade"),
 ];
 
 const fn kv(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
@@ -102,6 +117,10 @@ const fn kv(method: Method, paths: &'static [&'static str], name: &'static str) 
 
 const fn lease(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
     Route { method, paths, service: "etcdserverpb.Lease", name }
+}
+
+const fn cluster(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
+    Route { method, paths, service: "etcdserverpb.Cluster", name }
 }
 
 const fn maintenance(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
@@ -117,6 +136,7 @@ impl Method {
     fn kind(self) -> &'static str {
         match self {
             Method::Watch | Method::LeaseKeepAlive => "bidi_stream",
+            Method::Snapshot => "server_stream",
             _ => "unary",
         }
     }

@@ -17,6 +17,7 @@ use super::{
     outputs,
     reply::{self, Body, Reply},
     routes::Method,
+    snapshot,
     stream::GATHERED_BYTES,
     unary,
 };
@@ -88,6 +89,7 @@ async fn serve(mut socket: WebSocket, front: &Front, method: Option<Method>, cal
     let end = match method {
         Some(Method::Watch) => watch(&mut socket, front, caller).await,
         Some(Method::LeaseKeepAlive) => keep_alive(&mut socket, front, &caller).await,
+        Some(Method::Snapshot) => snapshot(&mut socket, front, &caller).await,
         Some(method) => once(&mut socket, front, method, &caller).await,
         None => {
             let body = reply::error_body(&ApiError::NoSuchPath);
@@ -186,21 +188,45 @@ async fn renew(socket: &mut WebSocket, front: &Front, caller: &Caller, text: &[u
 
 /// A unary call: one message in, one out.
 async fn once(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
+    let text = match one_text(socket, front).await {
+        Ok(text) => text,
+        Err(end) => return end,
+    };
+    let answer = unary::call(&front.services, &front.limits, method, caller, &text).await;
+    let body = answer.unwrap_or_else(|error| reply::error_body(&error));
+    send(socket, front, vec![body]).await.err().unwrap_or(End::Finished)
+}
+
+/// A snapshot: one message in, as many out as the socket takes.
+async fn snapshot(socket: &mut WebSocket, front: &Front, caller: &Caller) -> End {
+    let sending = async {
+        let text = one_text(socket, front).await?;
+        let maintenance = &front.services.maintenance;
+        let mut stream = snapshot::open(maintenance, caller, &text).await.map_err(End::Refused)?;
+        loop {
+            let (responses, rest) = stream.next().await.map_err(End::Refused)?;
+            if responses.is_empty() {
+                return Ok(End::Finished);
+            }
+            let frames: Result<Vec<_>, _> = responses.iter().map(outputs::snapshot).collect();
+            send(socket, front, frames.map_err(End::Refused)?).await?;
+            stream = rest;
+        }
+    };
+    sending.await.unwrap_or_else(|end| end)
+}
+
+/// Waits for the one message of a client that asks once.
+async fn one_text(socket: &mut WebSocket, front: &Front) -> Result<Vec<u8>, End> {
     let mut pulse = Pulse::new();
     loop {
-        let outcome = tokio::select! {
-            message = socket.recv() => pulse.heard(message),
-            () = pulse.due() => pulse.ping(socket).await.map(|()| Vec::new()),
-            () = front.going_down.cancelled() => Err(End::GoingDown),
+        let text = tokio::select! {
+            message = socket.recv() => pulse.heard(message)?,
+            () = pulse.due() => pulse.ping(socket).await.map(|()| Vec::new())?,
+            () = front.going_down.cancelled() => return Err(End::GoingDown),
         };
-        match outcome {
-            Ok(text) if text.is_empty() => {}
-            Ok(text) => {
-                let answer = unary::call(&front.services, &front.limits, method, caller, &text).await;
-                let body = answer.unwrap_or_else(|error| reply::error_body(&error));
-                return send(socket, front, vec![body]).await.err().unwrap_or(End::Finished);
-            }
-            Err(end) => return end,
+        if !text.is_empty() {
+            return Ok(text);
         }
     }
 }

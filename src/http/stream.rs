@@ -34,7 +34,7 @@ pub(super) const GATHERED_BYTES: usize = 64 * 1024;
 /// Requests taken from a client before its responses get their turn.
 const REQUESTS_AT_ONCE_MAX: usize = 64;
 /// What a client that sets no deadline gets: none, for all practical purposes.
-const NO_DEADLINE: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(super) const NO_DEADLINE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// When a stream ends without its client's doing.
 pub(super) struct Ends {
@@ -81,7 +81,7 @@ async fn announced_value<T>(
     tokio::time::timeout(BODY_SILENCE_MAX, value).await.map_err(|_| ApiError::DeadlineExceeded)?.transpose()
 }
 
-fn refused(error: &ApiError, call: &mut Call) -> Reply {
+pub(super) fn refused(error: &ApiError, call: &mut Call) -> Reply {
     call.ends(Some(error));
     call.answered(reply::status_of(error));
     reply::stream_error(error)

@@ -65,6 +65,10 @@ pub(super) async fn call(
         Method::LeaseTimeToLive => by_schema(body, async |request| lease.time_to_live(caller, request).await).await,
         Method::LeaseLeases => by_schema(body, async |request| lease.leases(caller, request).await).await,
         Method::MemberList => by_schema(body, async |request| cluster.member_list(caller, request).await).await,
+        Method::MemberAdd => by_schema(body, async |request| cluster.member_add(caller, request).await).await,
+        Method::MemberUpdate => by_schema(body, async |request| cluster.member_update(caller, request).await).await,
+        Method::MemberRemove => by_schema(body, async |request| cluster.member_remove(caller, request).await).await,
+        Method::MemberPromote => by_schema(body, async |request| cluster.member_promote(caller, request).await).await,
         Method::Status => by_schema(body, async |request| maintenance.status(caller, request).await).await,
         Method::Alarm => by_schema(body, async |request| maintenance.alarm(caller, request).await).await,
         Method::AuthEnable => by_schema(body, async |request| auth.enable(caller, request).await).await,
@@ -90,7 +94,12 @@ pub(super) async fn call(
         Method::RoleRevokePermission => {
             by_schema(body, async |request| auth.role_revoke_permission(caller, request).await).await
         }
-        Method::Watch => Err(ApiError::Internal("a watch is no unary call".into())),
+        Method::Defragment => by_schema(body, async |request| maintenance.defragment(caller, request).await).await,
+        Method::Hash => by_schema(body, async |request| maintenance.hash(caller, request).await).await,
+        Method::HashKv => by_schema(body, async |request| maintenance.hash_kv(caller, request).await).await,
+        Method::MoveLeader => by_schema(body, async |request| maintenance.move_leader(caller, request).await).await,
+        Method::Downgrade => by_schema(body, async |request| maintenance.downgrade(caller, request).await).await,
+        Method::Watch | Method::Snapshot => Err(ApiError::Internal("a stream is no unary call".into())),
     }
 }
 

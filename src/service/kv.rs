@@ -142,6 +142,8 @@ pub fn read_error(error: MvccError) -> ApiError {
     match error {
         MvccError::Compacted { .. } => ApiError::Compacted,
         MvccError::Future { .. } => ApiError::FutureRevision,
+        MvccError::Busy => ApiError::BackendBusy,
+        MvccError::Closed => ApiError::Stopped,
         damage => {
             tracing::error!(%damage, "a read failed");
             ApiError::DataLoss(damage.to_string())

@@ -27,7 +27,7 @@ pub use self::{
     health::{Check, HealthService},
     kv::{KvService, RangeAnswer, read_error},
     lease::LeaseService,
-    maintenance::{MaintenanceService, Versions},
+    maintenance::{MaintenanceService, SnapshotStream, Versions},
     tasks::Tasks,
     watch::{WatchOutput, WatchService, WatchSession},
 };
@@ -71,8 +71,8 @@ impl Services {
             watch: WatchService::new(core.clone(), config.request_bytes_max),
             lease: LeaseService::new(core.clone(), config.request_timeout(), metrics),
             cluster: ClusterService::new(core.clone()),
-            maintenance: MaintenanceService::new(core.clone(), config.quota_backend_bytes),
             auth: AuthService::new(core.clone(), config.bcrypt_cost, config.request_timeout()),
+            maintenance: MaintenanceService::new(core.clone(), config.quota_backend_bytes, metrics),
             health: HealthService::new(core, config.request_timeout(), metrics),
         }
     }
