@@ -2,13 +2,13 @@
 //!
 //! One match on the path and no layers: what is done for each request is written here.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Instant};
 
 use axum::extract::{FromRequestParts as _, ws::WebSocketUpgrade};
 use hyper::{
-    Method as HttpMethod, Request, Response, StatusCode,
+    Method as HttpMethod, Request, Response, StatusCode, Version,
     body::Incoming,
-    header::{EXPECT, UPGRADE},
+    header::{EXPECT, HOST, HeaderValue, LOCATION, UPGRADE},
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -18,8 +18,9 @@ use super::{
     caller,
     limits::{Limits, client_timeout},
     meter::{Call, Meter},
+    path::{self, Place},
     reply::{self, Body, Reply},
-    routes::{Method, Router, current_path},
+    routes::{Method, Router},
     server_stream, side,
     socket::{self, Asked},
     stream::{self, Ends},
@@ -135,7 +136,18 @@ pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incomin
 
 async fn endpoint(connection: &Arc<Connection>, request: Request<Incoming>) -> Reply {
     let front = connection.front();
-    let path = current_path(request.uri().path());
+    if let Some(reply) = refusal(&request) {
+        front.other_meter.answered(reply.status());
+        return reply;
+    }
+    let path = match path::place(request.uri()) {
+        Place::Here(path) => path.into_owned(),
+        Place::Elsewhere(location) => return redirect(front, &location),
+        Place::Malformed => {
+            front.other_meter.answered(StatusCode::BAD_REQUEST);
+            return reply::text(StatusCode::BAD_REQUEST, "400 Bad Request");
+        }
+    };
     if !path.starts_with("/v3/") || !front.access.gateway {
         return side_endpoint(front, &path, &request).await;
     }
@@ -155,7 +167,25 @@ async fn endpoint(connection: &Arc<Connection>, request: Request<Incoming>) -> R
     reply::error(&refusal)
 }
 
+/// What HTTP/1.1 itself does not allow.
+fn refusal(request: &Request<Incoming>) -> Option<Reply> {
+    let needs_host = request.version() == Version::HTTP_11 && request.uri().host().is_none();
+    let refused = needs_host && !request.headers().contains_key(HOST);
+    refused.then(|| reply::text(StatusCode::BAD_REQUEST, "400 Bad Request: missing required Host header"))
+}
+
+/// Sends a client to the path it should have asked for; method and body stay.
+fn redirect(front: &Front, location: &str) -> Reply {
+    let mut reply = Response::new(Body::Whole(None));
+    *reply.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    let location = HeaderValue::from_str(location).expect("a location is encoded, or was in a request's head");
+    reply.headers_mut().insert(LOCATION, location);
+    front.other_meter.answered(reply.status());
+    reply
+}
+
 async fn api_call(connection: &Connection, method: Method, call: Call, request: Request<Incoming>) -> Reply {
+    let began = Instant::now();
     let front = connection.front();
     let Wishes { timeout, requires_leader } = match wishes(front, request.headers()) {
         Ok(wishes) => wishes,
@@ -190,7 +220,7 @@ async fn api_call(connection: &Connection, method: Method, call: Call, request: 
     };
     let answer = match timeout {
         None => answer.await,
-        Some(timeout) => within(timeout, answer).await,
+        Some(timeout) => within(timeout.saturating_sub(began.elapsed()), answer).await,
     };
     finish(call, answer)
 }

@@ -14,6 +14,7 @@ mod json;
 mod limits;
 mod meter;
 mod outputs;
+mod path;
 mod reply;
 mod routes;
 mod server_stream;

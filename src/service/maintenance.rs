@@ -241,13 +241,13 @@ fn defragment_error(error: MvccError) -> ApiError {
     }
 }
 
-/// An alarm as etcd's status spells it, with the blank at the end: tools match on it.
+/// An alarm as the status of etcd 3.7 spells it. (Before, there was a blank at the end.)
 fn alarm_text(alarm: &pb::AlarmMember) -> String {
     let kind = match alarm.alarm() {
-        pb::AlarmType::None => return format!("memberID:{} ", alarm.member_id),
+        pb::AlarmType::None => return format!("memberID:{}", alarm.member_id),
         kind => kind.as_str_name(),
     };
-    format!("memberID:{} alarm:{kind} ", alarm.member_id)
+    format!("memberID:{} alarm:{kind}", alarm.member_id)
 }
 
 fn wire_size(bytes: u64) -> i64 {
@@ -261,8 +261,8 @@ mod tests {
     #[test]
     fn alarms_are_spelled_as_etcd_spells_them() {
         let nospace = pb::AlarmMember { member_id: 5, alarm: pb::AlarmType::Nospace as i32 };
-        assert_eq!(alarm_text(&nospace), "memberID:5 alarm:NOSPACE ");
+        assert_eq!(alarm_text(&nospace), "memberID:5 alarm:NOSPACE");
         let corrupt = pb::AlarmMember { member_id: 7, alarm: pb::AlarmType::Corrupt as i32 };
-        assert_eq!(alarm_text(&corrupt), "memberID:7 alarm:CORRUPT ");
+        assert_eq!(alarm_text(&corrupt), "memberID:7 alarm:CORRUPT");
     }
 }

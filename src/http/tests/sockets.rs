@@ -217,3 +217,15 @@ async fn what_is_no_upgrade_is_refused() {
     assert_eq!(answer.status, 400, "{}", answer.body);
     member.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_closes_is_answered_with_its_own_code() {
+    let member = Member::start().await;
+    for path in ["/v3/watch", "/v3/lease/keepalive", "/v3/kv/range"] {
+        let mut socket = Socket::open(&member, path).await;
+        let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+        socket.0.send(Message::Close(Some(frame))).await.unwrap();
+        assert_eq!(socket.closed().await.0, CloseCode::Normal, "{path}");
+    }
+    member.stop().await;
+}
