@@ -127,6 +127,10 @@ impl LogStore {
     fn go_on_after(&self, applied: LogPosition, released: Option<(u64, u64)>) -> io::Result<()> {
         let is_empty = self.shared.tail.lock().entries.is_empty();
         if is_empty && released.is_none_or(|(index, _)| index < applied.index) && applied.index > 0 {
+            tracing::warn!(
+                entry = applied.index,
+                "the log is gone: going on after what the backend file holds; what was acknowledged later is lost"
+            );
             let record = Record::Released { index: applied.index, term: applied.term };
             self.write(vec![record], self.watch_failure())?;
         }
