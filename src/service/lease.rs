@@ -9,7 +9,7 @@ use prometheus::{Histogram, IntCounter};
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
-    apply::Applied,
+    apply::{self, Applied},
     error::ApiError,
     lease::{LeaseError, TimeToLive},
     metrics::Metrics,
@@ -116,6 +116,8 @@ impl LeaseService {
     ) -> Result<pb::LeaseKeepAliveResponse, ApiError> {
         self.core.require_user(caller)?;
         self.wait_primary().await?;
+        let rights = self.core.rights(caller)?;
+        apply::check_lease_write(&rights.rights, &self.core.state.lessor, request.id)?;
         // Taken first: a client that watches from here on misses no deletion by this lease's end.
         let revision = self.core.state.store.revision();
         let ttl = match self.core.state.lessor.renew(request.id) {
@@ -155,16 +157,20 @@ impl LeaseService {
         Ok(time_to_live_response(header, request.id, found))
     }
 
-    /// All leases.
+    /// All leases. Who may not read all their keys is refused, as in etcd.
     pub async fn leases(
         &self,
         caller: &Caller,
         _request: pb::LeaseLeasesRequest,
     ) -> Result<pb::LeaseLeasesResponse, ApiError> {
         self.wait_applied().await?;
-        self.core.require_user(caller)?;
+        let rights = self.core.rights(caller)?;
         let header = Some(self.core.headers.at(self.core.state.store.revision()));
-        let leases = self.core.state.lessor.ids().into_iter().map(|id| pb::LeaseStatus { id }).collect();
+        let lessor = &self.core.state.lessor;
+        let ids = lessor.ids();
+        ids.iter().try_for_each(|id| apply::check_lease_read(&rights.rights, lessor, *id))?;
+        self.core.still_has(&rights)?;
+        let leases = ids.into_iter().map(|id| pb::LeaseStatus { id }).collect();
         Ok(pb::LeaseLeasesResponse { header, leases })
     }
 

@@ -217,6 +217,12 @@ fn keys_are_open_as_far_as_roles_say() {
     let mut m = Member::with_users(&CHEAP);
     m.call("/v3/lease/grant", r#"{"TTL":"1000","ID":"99"}"#);
     m.call("/v3/kv/put", r#"{"key":"eg==","lease":"99"}"#);
+    for (lease, key) in [("97", ""), ("96", "aw=="), ("95", "YQ==")] {
+        m.call("/v3/lease/grant", &json!({"TTL": "1000", "ID": lease}).to_string());
+        if !key.is_empty() {
+            m.call("/v3/kv/put", &json!({"key": key, "lease": lease}).to_string());
+        }
+    }
     m.become_user("ann", "ann");
     for (path, body) in [
         ("/v3/kv/range", r#"{"key":"aw=="}"#),
@@ -226,9 +232,16 @@ fn keys_are_open_as_far_as_roles_say() {
         ("/v3/kv/txn", "{}"),
         ("/v3/lease/timetolive", r#"{"ID":"99"}"#),
         ("/v3/lease/timetolive", r#"{"ID":"990","keys":true}"#),
-        ("/v3/lease/keepalive", r#"{"ID":"99"}"#),
+        ("/v3/lease/timetolive", r#"{"ID":"96","keys":true}"#),
+        ("/v3/lease/keepalive", r#"{"ID":"97"}"#),
+        ("/v3/lease/keepalive", r#"{"ID":"95"}"#),
+        ("/v3/lease/keepalive", r#"{"ID":"990"}"#),
     ] {
         m.call(path, body);
+    }
+    for lease in [99, 96] {
+        let answer = m.client.post("/v3/lease/keepalive", json!({ "ID": lease }).to_string()).unwrap();
+        assert_eq!((answer.status, &answer.json()["error"]["message"]), (403, &Value::from(DENIED.2)), "{lease}");
     }
     for (path, body) in [
         ("/v3/kv/range", r#"{"key":"eg=="}"#),
@@ -245,11 +258,17 @@ fn keys_are_open_as_far_as_roles_say() {
         ("/v3/kv/txn", r#"{"success":[{"request_txn":{"failure":[{"request_put":{"key":"aw=="}}]}}]}"#),
         ("/v3/lease/revoke", r#"{"ID":"99"}"#),
         ("/v3/lease/timetolive", r#"{"ID":"99","keys":true}"#),
+        ("/v3/lease/leases", "{}"),
     ] {
         m.expect_error(path, body, DENIED);
     }
     m.expect_error("/v3/kv/range", "{}", (400, 3, "etcdserver: key is not provided"));
     m.expect_error("/v3/kv/put", r#"{"key":"YQ==","lease":"98"}"#, (404, 5, "etcdserver: requested lease not found"));
+    m.become_user("root", PASSWORD);
+    m.call("/v3/lease/revoke", r#"{"ID":"99"}"#);
+    m.become_user("ann", "ann");
+    let leases = m.call("/v3/lease/leases", "{}")["leases"].as_array().unwrap().len();
+    assert_eq!(leases, 3, "whose keys may all be read");
 }
 
 fn watch(client: Client, create: &Value) -> crate::support::Lines {
