@@ -12,6 +12,7 @@ mod front;
 mod json;
 mod limits;
 mod meter;
+mod openapi;
 mod outputs;
 mod reply;
 mod routes;
