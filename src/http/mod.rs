@@ -9,6 +9,9 @@
 mod accept;
 mod caller;
 mod front;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
 mod json;
 mod limits;
 mod meter;

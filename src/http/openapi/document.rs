@@ -28,7 +28,7 @@ pub(super) struct Made<'t> {
 }
 
 /// A route's method in the schema.
-pub(super) fn rpc(route: &Route) -> MethodDescriptor {
+pub(in crate::http) fn rpc(route: &Route) -> MethodDescriptor {
     let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
     let service = pool.get_service_by_name(route.service);
     let service = service.unwrap_or_else(|| panic!("the schema has no service {}", route.service));
@@ -37,7 +37,7 @@ pub(super) fn rpc(route: &Route) -> MethodDescriptor {
 }
 
 /// Where a route's texts are.
-pub(super) fn key(route: &Route) -> String {
+fn key(route: &Route) -> String {
     format!("{}/{}", route.service, route.name)
 }
 
@@ -83,7 +83,8 @@ pub(super) fn make(texts: &Texts) -> Made<'_> {
 
 fn info(frame: &Value) -> Value {
     let mut info = frame["info"].clone();
-    let paragraphs: Vec<&str> = info["description"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    let paragraphs: Vec<&str> =
+        info["description"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
     info["description"] = paragraphs.join("\n\n").into();
     info["version"] = env!("CARGO_PKG_VERSION").into();
     info

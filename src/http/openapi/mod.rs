@@ -4,7 +4,7 @@
 //! fail when the file is not what they would make: `REVGATE_UPDATE_OPENAPI=1 cargo test --lib openapi` writes it anew.
 
 #[cfg(test)]
-mod document;
+pub(super) mod document;
 #[cfg(test)]
 mod schemas;
 #[cfg(test)]

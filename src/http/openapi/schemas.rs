@@ -161,8 +161,14 @@ fn scalars() -> [(String, Value); 6] {
     };
     // Patterns with a digit less than the largest number has, so that whatever fits them is a number that fits.
     [
-        ("Int64".into(), json!({"type": "string", "pattern": "^-?[0-9]{1,19}$", "description": "A signed 64-bit integer."})),
-        ("Uint64".into(), json!({"type": "string", "pattern": "^[0-9]{1,20}$", "description": "An unsigned 64-bit integer."})),
+        (
+            "Int64".into(),
+            json!({"type": "string", "pattern": "^-?[0-9]{1,19}$", "description": "A signed 64-bit integer."}),
+        ),
+        (
+            "Uint64".into(),
+            json!({"type": "string", "pattern": "^[0-9]{1,20}$", "description": "An unsigned 64-bit integer."}),
+        ),
         ("Int64Input".into(), input("^(?:0|-?[1-9][0-9]{0,17})$", i64::MIN.into(), i64::MAX.into())),
         ("Uint64Input".into(), input("^(?:0|[1-9][0-9]{0,18})$", 0.into(), u64::MAX.into())),
         (

@@ -9,17 +9,13 @@ use serde_json::Value;
 
 use super::{
     DOCUMENT,
-    document::{key, make, rpc},
-    schemas::{Way, enum_name},
+    document::make,
+    schemas::enum_name,
     texts::Texts,
 };
 use crate::{
     error::Code,
-    http::{
-        reply,
-        routes::{Method, ROUTES},
-        side,
-    },
+    http::{reply, routes::ROUTES, side},
 };
 
 fn document() -> Value {
@@ -94,18 +90,9 @@ fn every_field_enum_and_error_is_there() {
     let responses = document()["components"]["responses"].to_string();
     for (error, _, _, message) in reply::tests::table() {
         // Those that say it in their own words are shown with other words.
-        let fixed = message.len() > 5 && !message.contains('"') && !message.ends_with(" x") && !message.ends_with(": x");
+        let fixed =
+            message.len() > 5 && !message.contains('"') && !message.ends_with(" x") && !message.ends_with(": x");
         assert!(!fixed || responses.contains(message), "{error:?}");
-    }
-}
-
-#[test]
-fn streams_are_where_the_schema_has_them() {
-    for route in &ROUTES {
-        let rpc = rpc(route);
-        let streamed = rpc.is_client_streaming() || rpc.is_server_streaming();
-        let known = matches!(route.method, Method::Watch | Method::LeaseKeepAlive);
-        assert!(!known || streamed, "{}", key(route));
     }
 }
 
