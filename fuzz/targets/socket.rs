@@ -45,6 +45,14 @@ fuzz_target!(|data: &[u8]| {
          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     );
     client.write_all(upgrade.as_bytes()).expect("a request");
+    // A client that hangs up before it is answered gets no answer, as in any HTTP.
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        client.read_exact(&mut byte).expect("an answer");
+        head.extend_from_slice(&byte);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101 "), "no upgrade: {}", String::from_utf8_lossy(&head));
     let mut sent = Vec::new();
     if how & 4 == 0 {
         for message in rest.split(|byte| *byte == 0xff) {
@@ -80,12 +88,9 @@ fn frame(out: &mut Vec<u8>, opcode: u8, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// The member's part: an upgrade, then whole frames; texts are one JSON object each, and a close frame is the last.
+/// The member's part: whole frames; texts are one JSON object each, and a close frame is the last.
 fn check(answer: &[u8]) {
-    let text = String::from_utf8_lossy(answer);
-    assert!(text.starts_with("HTTP/1.1 101 "), "no upgrade: {text}");
-    let head = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("an end of the head");
-    let mut rest = &answer[head + 4..];
+    let mut rest = answer;
     let mut closed = false;
     while let [first, second, after @ ..] = rest {
         assert!(!closed, "a frame after the close frame");

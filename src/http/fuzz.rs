@@ -55,10 +55,12 @@ where
 
 fn survives(descriptor: &MessageDescriptor, text: &[u8]) {
     let Ok(message) = generic::read_by(descriptor, text) else { return };
-    let mut written = Vec::new();
+    let (mut written, mut again) = (Vec::new(), Vec::new());
     generic::write_message(&message, &mut written);
-    let again = generic::read_by(descriptor, &written).expect("what was written can be read");
-    assert_eq!(again, message, "{}", String::from_utf8_lossy(&written));
+    let read = generic::read_by(descriptor, &written).expect("what was written can be read");
+    // Compared as written: a zero that was read and one that was never set are two things to prost-reflect.
+    generic::write_message(&read, &mut again);
+    assert_eq!(String::from_utf8_lossy(&again), String::from_utf8_lossy(&written));
 }
 
 /// A stream gives the same requests, up to the same refusal, however its bytes are cut. The first byte says how they are, and

@@ -7,12 +7,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, SerializeOptions};
 use serde_json::Value;
 
-use super::{
-    DOCUMENT,
-    document::make,
-    schemas::enum_name,
-    texts::Texts,
-};
+use super::{DOCUMENT, document::make, schemas::enum_name, texts::Texts};
 use crate::{
     error::Code,
     http::{reply, routes::ROUTES, side},

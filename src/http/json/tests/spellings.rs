@@ -159,7 +159,7 @@ fn spell_integer(value: i128, choices: &mut Choices) -> String {
         0 => format!("{value}.0"),
         1 => format!("{value}e0"),
         2 if value % 100 == 0 => format!("{}E+2", value / 100),
-        3 => format!("{value}00e-2"),
+        3 if value != 0 => format!("{value}00e-2"),
         _ => value.to_string(),
     };
     if choices.one_in(2) { format!("\"{text}\"") } else { text }
@@ -225,13 +225,20 @@ fn every_message_is_read_however_it_is_spelled() {
                 let choices = &mut Choices(seed);
                 let message = any_message(&descriptor, 0, choices);
                 let text = spell_message(&message, choices);
-                assert_eq!(generic::read_by(&descriptor, text.as_bytes()).as_ref(), Ok(&message), "{text}");
-                let mut written = Vec::new();
-                generic::write_message(&message, &mut written);
-                let shown = String::from_utf8_lossy(&written);
-                assert_eq!(generic::read_by(&descriptor, &written).as_ref(), Ok(&message), "{shown}");
+                let written = written(&message);
+                for text in [text.as_str(), written.as_str()] {
+                    let read = generic::read_by(&descriptor, text.as_bytes());
+                    // Compared as written: a zero that was read and one that was never set are two things to prost-reflect.
+                    assert_eq!(self::written(&read.expect(text)), written, "{text}");
+                }
             }
         }
     }
     assert!(messages > 90, "only {messages} messages were looked at");
+}
+
+fn written(message: &DynamicMessage) -> String {
+    let mut written = Vec::new();
+    generic::write_message(message, &mut written);
+    String::from_utf8(written).unwrap()
 }
