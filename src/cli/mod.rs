@@ -61,6 +61,14 @@ pub fn read() -> Result<Asked, ExitCode> {
     }
 }
 
+/// The settings that flags alone make, for the fuzz targets that need a member.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub fn config_of(flags: &[&str]) -> Config {
+    let Command::Serve(flags) = Cli::parse_from(["revgate", "serve"].iter().chain(flags)).command;
+    settings::config(&flags).expect("the targets' flags are right")
+}
+
 /// Puts `serve` where a command is missing: at the end of nothing, and before a first flag that is not ours.
 fn with_default_command(mut args: Vec<OsString>) -> Vec<OsString> {
     const OUR_OWN: [&str; 4] = ["-h", "--help", "-V", "--version"];

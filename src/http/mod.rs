@@ -10,9 +10,13 @@ mod accept;
 mod access;
 mod caller;
 mod front;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
 mod json;
 mod limits;
 mod meter;
+mod openapi;
 mod outputs;
 mod path;
 mod reply;

@@ -153,14 +153,14 @@ pub(super) fn write_stream_error(out: &mut Vec<u8>, error: &ApiError) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
     use crate::error::Code;
 
     /// One of each variant, with the body's code, status and text as etcd has them.
-    fn table() -> Vec<(ApiError, u8, u16, &'static str)> {
+    pub(in crate::http) fn table() -> Vec<(ApiError, u8, u16, &'static str)> {
         vec![
             (ApiError::KeyNotProvided, 3, 400, "etcdserver: key is not provided"),
             (ApiError::KeyNotFound, 3, 400, "etcdserver: key not found"),

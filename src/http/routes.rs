@@ -231,4 +231,17 @@ mod tests {
         assert_eq!(current_path("/v3/kv/put"), "/v3/kv/put");
         assert_eq!(current_path("/v3alpha/kv/put"), "/v3alpha/kv/put");
     }
+    #[test]
+    fn kinds_are_those_of_the_schema() {
+        for route in ROUTES {
+            let rpc = crate::http::openapi::document::rpc(route);
+            let kind = match (rpc.is_client_streaming(), rpc.is_server_streaming()) {
+                (false, false) => "unary",
+                (false, true) => "server_stream",
+                (true, false) => "client_stream",
+                (true, true) => "bidi_stream",
+            };
+            assert_eq!(route.method.kind(), kind, "{}/{}", route.service, route.name);
+        }
+    }
 }

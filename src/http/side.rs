@@ -1,4 +1,4 @@
-//! The endpoints beside the API: versions, health, metrics. GET only, as in etcd.
+//! The endpoints beside the API: versions, health, metrics, the OpenAPI document. GET only, as in etcd.
 
 use bytes::Bytes;
 use hyper::{StatusCode, header::HeaderValue};
@@ -6,6 +6,7 @@ use hyper::{StatusCode, header::HeaderValue};
 use super::{
     front::Front,
     json::write,
+    openapi,
     reply::{self, Reply},
 };
 use crate::service::Check;
@@ -19,6 +20,7 @@ pub(super) fn template(path: &str) -> Option<&'static str> {
         "/version" => Some("/version"),
         "/health" => Some("/health"),
         "/metrics" => Some("/metrics"),
+        "/openapi.json" => Some("/openapi.json"),
         _ if path == "/livez" || path.starts_with("/livez/") => Some("/livez"),
         _ if path == "/readyz" || path.starts_with("/readyz/") => Some("/readyz"),
         _ => None,
@@ -26,7 +28,7 @@ pub(super) fn template(path: &str) -> Option<&'static str> {
 }
 
 /// Every template, for resolving meters.
-pub(super) const TEMPLATES: [&str; 5] = ["/version", "/health", "/metrics", "/livez", "/readyz"];
+pub(super) const TEMPLATES: [&str; 6] = ["/version", "/health", "/metrics", "/openapi.json", "/livez", "/readyz"];
 
 /// Answers a GET.
 pub(super) async fn answer(front: &Front, path: &str, query: &str) -> Reply {
@@ -34,6 +36,11 @@ pub(super) async fn answer(front: &Front, path: &str, query: &str) -> Reply {
         Some("/version") => version(front),
         Some("/health") => health(front, query).await,
         Some("/metrics") => metrics(front),
+        Some("/openapi.json") => reply::whole(
+            StatusCode::OK,
+            HeaderValue::from_static("application/json"),
+            Bytes::from_static(openapi::DOCUMENT.as_bytes()),
+        ),
         Some("/livez") => checks(front, path, query, "/livez", &LIVE_CHECKS).await,
         Some("/readyz") => checks(front, path, query, "/readyz", &READY_CHECKS).await,
         _ => not_found(),

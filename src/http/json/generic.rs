@@ -25,12 +25,17 @@ pub(crate) fn descriptor(full_name: &str) -> Result<MessageDescriptor, ApiError>
 
 /// Reads the first JSON value of `text`; no value at all is the empty message. What follows the value is ignored.
 pub(crate) fn read<T: Message + Default + Name>(text: &[u8]) -> Result<T, ApiError> {
+    let message = read_by(&descriptor(&T::full_name())?, text)?;
+    message.transcode_to().map_err(|error| ApiError::Malformed(format!("malformed request: {error}")))
+}
+
+/// The same for a message that is known by its descriptor only.
+pub(crate) fn read_by(descriptor: &MessageDescriptor, text: &[u8]) -> Result<DynamicMessage, ApiError> {
     let mut scanner = Scanner::new(text);
     if scanner.at_end() || scanner.null()? {
-        return Ok(T::default());
+        return Ok(DynamicMessage::new(descriptor.clone()));
     }
-    let message = read_message(&descriptor(&T::full_name())?, &mut scanner)?;
-    message.transcode_to().map_err(|error| ApiError::Malformed(format!("malformed request: {error}")))
+    Ok(read_message(descriptor, &mut scanner)?)
 }
 
 /// Appends `message` as JSON.
@@ -99,7 +104,8 @@ fn enum_number(names: &EnumDescriptor, name: &str) -> Option<i32> {
     names.get_value_by_name(name).map(|value| value.number())
 }
 
-fn write_message(message: &DynamicMessage, out: &mut Vec<u8>) {
+/// Appends a message that is known by its descriptor only.
+pub(crate) fn write_message(message: &DynamicMessage, out: &mut Vec<u8>) {
     let mut object = write::Object::begin(out);
     for field in message.descriptor().fields() {
         if !message.has_field(&field) {

@@ -4,5 +4,6 @@
 
 mod agreement;
 mod rules;
+mod spellings;
 mod splitting;
 mod strategies;
