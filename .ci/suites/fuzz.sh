@@ -22,7 +22,7 @@ status=0
 RUSTC_BOOTSTRAP=1 RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cllvm-args=-sanitizer-coverage-trace-compares" \
-    cargo build --locked --release --manifest-path fuzz/Cargo.toml --target "$triple" || status=$?
+    cargo build --locked --release --manifest-path tests/fuzz/Cargo.toml --target "$triple" || status=$?
 check "the targets are built" test "$status" -eq 0
 
 # The requests of the API's document are what bodies and streams begin with.

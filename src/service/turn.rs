@@ -313,16 +313,15 @@ fn hex(lease: i64) -> String {
 }
 
 /// What a lock's or an election's client is told of a request inside that was refused: etcd forgets the code on the way.
-/// What is no fault of the request's keeps its code, so that clients that try again, or elsewhere, still do.
+/// What is no fault of the request's keeps its code, so that clients that try again, or elsewhere, still do; so does what
+/// is about the client's name, so that one whose token has run out is told to get another, as by every other call.
 pub(super) fn as_told(error: ApiError) -> ApiError {
+    let is_about_the_caller = matches!(error, ApiError::UserEmpty | ApiError::AuthOldRevision);
     match error.code() {
-        Code::InvalidArgument
-        | Code::NotFound
-        | Code::AlreadyExists
-        | Code::PermissionDenied
-        | Code::FailedPrecondition
-        | Code::OutOfRange
-        | Code::Unauthenticated => ApiError::Unknown(error.to_string()),
+        _ if is_about_the_caller => error,
+        Code::InvalidArgument | Code::NotFound | Code::AlreadyExists | Code::FailedPrecondition | Code::OutOfRange => {
+            ApiError::Unknown(error.to_string())
+        }
         _ => error,
     }
 }
@@ -404,7 +403,10 @@ mod tests {
     fn refusals_lose_their_code_and_failures_keep_it() {
         assert_eq!(as_told(ApiError::LeaseNotFound), ApiError::Unknown("etcdserver: requested lease not found".into()));
         assert_eq!(as_told(ApiError::KeyNotProvided), ApiError::Unknown("etcdserver: key is not provided".into()));
-        for error in [ApiError::NoLeader, ApiError::Timeout, ApiError::NoSpace, ApiError::DeadlineExceeded] {
+        let failures = [ApiError::NoLeader, ApiError::Timeout, ApiError::NoSpace, ApiError::DeadlineExceeded];
+        let callers =
+            [ApiError::UserEmpty, ApiError::InvalidAuthToken, ApiError::AuthOldRevision, ApiError::PermissionDenied];
+        for error in failures.into_iter().chain(callers) {
             assert_eq!(as_told(error.clone()), error);
         }
     }

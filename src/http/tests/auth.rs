@@ -21,7 +21,9 @@ async fn with_authentication() -> Member {
 /// A body that is refused for nothing but its sender.
 fn sound_body(method: Method) -> &'static str {
     match method {
-        Method::Range | Method::Put | Method::DeleteRange => r#"{"key":"Zm9v"}"#,
+        Method::Range | Method::Put | Method::DeleteRange | Method::Unlock => r#"{"key":"Zm9v"}"#,
+        Method::Lock | Method::Campaign | Method::Leader | Method::Observe => r#"{"name":"Zm9v"}"#,
+        Method::Proclaim | Method::Resign => r#"{"leader":{"name":"Zm9v","key":"Zm9vLzE=","rev":"2","lease":"1"}}"#,
         Method::Watch => r#"{"create_request":{"key":"Zm9v"}}"#,
         Method::LeaseRevoke | Method::LeaseKeepAlive | Method::LeaseTimeToLive => r#"{"ID":"77"}"#,
         Method::LeaseGrant => r#"{"TTL":60}"#,
