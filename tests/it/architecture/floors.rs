@@ -52,9 +52,9 @@ pub(super) const LIBRARIES: [(&str, &[&str]); 5] = [
     ("prost_reflect", &["proto/", "http/"]),
 ];
 
-/// What of `prost` may be named everywhere: the traits that encode, decode and name our types, the error decoding has, and
+/// What of `prost` may be named everywhere: the trait that encodes and decodes our types, the error its decoding has, and
 /// the size of the length that stands before a message inside another.
-pub(super) const PROST_NAMES_FOR_ALL: [&str; 4] = ["Message", "Name", "DecodeError", "length_delimiter_len"];
+pub(super) const PROST_NAMES_FOR_ALL: [&str; 3] = ["Message", "DecodeError", "length_delimiter_len"];
 
 /// The one file in which `unsafe` may stand.
 pub(super) const UNSAFE_FILE: &str = "bolt/map.rs";
