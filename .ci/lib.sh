@@ -3,6 +3,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 REVGATE=${REVGATE:-$PWD/target/release/revgate}
+# For suites held against etcd itself, as tests/clients/etcd-as-revgate: ORIGINAL leaves out what etcd does not do, and
+# an etcd below 3.6 is ready at /health.
+ORIGINAL=${ORIGINAL:-}
+READY_PATH=${READY_PATH:-/readyz}
+PYTEST_SECONDS_MAX=110
 WORK=$(mktemp -d)
 SERVER_PID=
 PASSED=0
@@ -16,15 +21,16 @@ trap clean_up EXIT
 trap 'exit 130' INT TERM
 
 # Starts revgate on a data directory and a port of its own; sets PORT.
-# start_revgate DATA_DIR
+# start_revgate DATA_DIR FLAGS...
 start_revgate() {
-    local log="$WORK/server.log"
-    "$REVGATE" serve --data-dir "$1" --listen-client-urls http://127.0.0.1:0 >"$log" 2>&1 &
+    local log="$WORK/server.log" data="$1"
+    shift
+    "$REVGATE" serve --data-dir "$data" --listen-client-urls http://127.0.0.1:0 "$@" >"$log" 2>&1 &
     SERVER_PID=$!
     local tries
     for tries in $(seq 600); do
         PORT=$(sed -nE 's|.*http://127\.0\.0\.1:([1-9][0-9]*).*|\1|p' "$log" | head -n 1)
-        if [ -n "$PORT" ] && curl -fsS "http://127.0.0.1:$PORT/readyz" >/dev/null 2>&1; then return 0; fi
+        if [ -n "$PORT" ] && curl -fsS "http://127.0.0.1:$PORT$READY_PATH" >/dev/null 2>&1; then return 0; fi
         if ! kill -0 "$SERVER_PID" 2>/dev/null; then break; fi
         sleep 0.1
     done
@@ -39,7 +45,7 @@ stop_revgate() {
     local pid=$SERVER_PID
     SERVER_PID=
     kill -TERM "$pid" 2>/dev/null || true
-    wait "$pid"
+    wait "$pid" || [ -n "$ORIGINAL" ] # which ends by the signal
 }
 
 skipped() { echo "skipped: $*"; }
@@ -84,4 +90,33 @@ python_environment() {
     fi
     PYTHON="$dir/bin/python"
     "$PYTHON" -m pip install --quiet --disable-pip-version-check "$@"
+}
+
+# Runs pytest on the server at PORT and adds its counts. A test that skips itself, or is missing, counts as failed.
+# run_pytest TESTS PYTEST_ARGUMENTS...
+run_pytest() {
+    local tests=$1 status=0 report="$WORK/report.xml" ok bad
+    shift
+    REVGATE_ENDPOINT="http://127.0.0.1:$PORT" ORIGINAL="$ORIGINAL" PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore \
+        timeout "$PYTEST_SECONDS_MAX" "$PYTHON" -m pytest -q -p no:cacheprovider --junit-xml "$report" "$@" || status=$?
+    if [ ! -e "$report" ]; then
+        echo "pytest was stopped, after $PYTEST_SECONDS_MAX s at the latest, before it could report"
+        echo '<testsuite tests="0" errors="0" failures="0" skipped="0"/>' >"$report"
+    fi
+    read -r ok bad < <("$PYTHON" - "$report" "$ORIGINAL" <<'PY'
+import sys
+import xml.etree.ElementTree as tree
+suites = list(tree.parse(sys.argv[1]).iter("testsuite"))
+names = ["tests", "errors", "failures"] + ([] if sys.argv[2] else ["skipped"])
+total, *bad = (sum(int(suite.get(name)) for suite in suites) for name in names)
+print(total - sum(bad), sum(bad))
+PY
+    )
+    if [ "$((ok + bad))" -ne "$tests" ]; then
+        echo "expected $tests tests, found $((ok + bad))"
+        bad=$((bad + 1))
+    fi
+    PASSED=$((PASSED + ok))
+    FAILED=$((FAILED + bad))
+    check "pytest ended well" test "$status" -eq 0
 }

@@ -24,6 +24,90 @@ pub struct ListenUrl {
     pub url: String,
 }
 
+/// How users prove who they are once their password was right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuthTokens {
+    /// Random tokens, known to the members only.
+    Simple {
+        /// How long one is good after it was used last.
+        ttl: Duration,
+    },
+    /// Signed tokens that carry all that must be known of them.
+    Jwt(JwtConfig),
+}
+
+/// Signed tokens. Which key is needed depends on the method; the keys are PEM files, or one secret for HMAC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JwtConfig {
+    /// Name of the method, as JWTs spell it: RS256, ES384, HS512, EdDSA, …
+    pub sign_method: String,
+    /// The key that checks tokens.
+    pub public_key: Option<PathBuf>,
+    /// The key that makes tokens; without it this member only checks them.
+    pub private_key: Option<PathBuf>,
+    /// How long a token is good.
+    pub ttl: Duration,
+}
+
+impl ListenUrl {
+    /// Whether clients speak TLS there.
+    pub fn is_tls(&self) -> bool {
+        self.url.starts_with("https://")
+    }
+}
+
+/// The lowest version of TLS that is spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// TLS 1.2 and what is newer.
+    #[default]
+    Tls12,
+    /// TLS 1.3.
+    Tls13,
+}
+
+/// Where the certificates for clients lie. All files are PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The member's certificate, and the chain above it.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The authorities of clients' certificates. With these, a client must have one.
+    pub trusted_ca: Option<PathBuf>,
+    /// The lowest version spoken.
+    pub min_version: TlsVersion,
+}
+
+/// Who is let in: of pages' origins, or of names the member is called by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Allowed {
+    /// Everyone.
+    #[default]
+    Any,
+    /// These.
+    Only(Vec<String>),
+}
+
+/// How clients are met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transport {
+    /// For the listeners whose URLs ask for TLS.
+    pub tls: Option<TlsFiles>,
+    /// Pages of which origins may use the API.
+    pub cors: Allowed,
+    /// What the member may be called in requests without TLS.
+    pub hosts: Allowed,
+    /// Whether the API is served at all, beside health and metrics.
+    pub gateway: bool,
+}
+
+impl Default for Transport {
+    fn default() -> Transport {
+        Transport { tls: None, cors: Allowed::Any, hosts: Allowed::Any, gateway: true }
+    }
+}
+
 /// Everything a member needs to know.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -33,6 +117,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Where clients connect.
     pub listen_client_urls: Vec<ListenUrl>,
+    /// How clients are met there.
+    pub transport: Transport,
     /// What the member tells clients to connect to.
     pub advertise_client_urls: Vec<String>,
     /// Where peers connect.
@@ -77,9 +163,18 @@ pub struct Config {
     pub watch_progress_notify_interval: Duration,
     /// Applies slower than this are counted and logged.
     pub warning_apply_duration: Duration,
+    /// How users prove who they are.
+    pub auth_tokens: AuthTokens,
+    /// How much work hashing a password is: two to this power rounds.
+    pub bcrypt_cost: u32,
     /// Longest time a stopping member waits for its clients.
     pub drain_timeout: Duration,
 }
+
+/// etcd's time to live of a random token.
+pub const AUTH_TOKEN_TTL_DEFAULT: Duration = Duration::from_secs(300);
+/// etcd's cost of hashing a password.
+pub const BCRYPT_COST_DEFAULT: u32 = 10;
 
 /// What `--quota-backend-bytes 0` means, in bytes.
 pub const QUOTA_DEFAULT_BYTES: i64 = 2 * 1024 * 1024 * 1024;

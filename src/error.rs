@@ -193,9 +193,117 @@ pub enum ApiError {
     /// The CORRUPT alarm is raised.
     #[error("etcdserver: corrupt cluster")]
     Corrupt,
+    /// Nobody: authentication is on and the request names no user, or a user without a name was to be added.
+    #[error("etcdserver: user name is empty")]
+    UserEmpty,
+    /// A role without a name was to be added.
+    #[error("etcdserver: role name is empty")]
+    RoleEmpty,
+    /// A grant to a role that says nothing of what is granted.
+    #[error("etcdserver: permission not given")]
+    PermissionNotGiven,
+    /// A change that would lock everybody out, or a range that is none.
+    #[error("etcdserver: invalid auth management")]
+    InvalidAuthManagement,
+    /// No such user, or another password.
+    #[error("etcdserver: authentication failed, invalid user ID or password")]
+    AuthFailed,
+    /// Users or roles have changed since the request's user was looked at.
+    #[error("etcdserver: revision of auth store is old")]
+    AuthOldRevision,
+    /// The user may not do that.
+    #[error("etcdserver: permission denied")]
+    PermissionDenied,
+    /// Authentication needs a user `root`.
+    #[error("etcdserver: root user does not exist")]
+    RootUserNotExist,
+    /// Authentication needs a user `root` with the role `root`.
+    #[error("etcdserver: root user does not have root role")]
+    RootRoleNotExist,
+    /// A user of that name is there.
+    #[error("etcdserver: user name already exists")]
+    UserExists,
+    /// No user of that name.
+    #[error("etcdserver: user name not found")]
+    UserNotFound,
+    /// A role of that name is there.
+    #[error("etcdserver: role name already exists")]
+    RoleExists,
+    /// No role of that name.
+    #[error("etcdserver: role name not found")]
+    RoleNotFound,
+    /// The user does not have the role.
+    #[error("etcdserver: role is not granted to the user")]
+    RoleNotGranted,
+    /// The role does not have the permission.
+    #[error("etcdserver: permission is not granted to the role")]
+    PermissionNotGranted,
+    /// A token was asked for while authentication is off.
+    #[error("etcdserver: authentication is not enabled")]
+    AuthNotEnabled,
+    /// A token nobody knows (any more).
+    #[error("etcdserver: invalid auth token")]
+    InvalidAuthToken,
+    /// A password for a user that has none and logs in by certificate only.
+    #[error("auth: authentication failed, password was given for no password user")]
+    NoPasswordUser,
+    /// A password longer than bcrypt takes.
+    #[error("bcrypt: password length exceeds 72 bytes")]
+    PasswordTooLong,
+    /// This member can check tokens and not make them: it has no private key.
+    #[error("auth: token signing attempted with verify-only key")]
+    VerifyOnlyKey,
     /// The client's own deadline (`Grpc-Timeout`) passed.
     #[error("context deadline exceeded")]
     DeadlineExceeded,
+    /// Addresses of a member that are no addresses.
+    #[error("etcdserver: given member URLs are invalid")]
+    MemberUrlsInvalid,
+    /// No such member, or one that was removed.
+    #[error("etcdserver: member not found")]
+    MemberNotFound,
+    /// A member's id is taken.
+    #[error("etcdserver: member ID already exist")]
+    MemberExists,
+    /// Another member has this address.
+    #[error("etcdserver: Peer URLs already exists")]
+    PeerUrlExists,
+    /// There are as many learners as there may be.
+    #[error("etcdserver: too many learner members in cluster")]
+    TooManyLearners,
+    /// A member that votes was to be promoted.
+    #[error("etcdserver: can only promote a learner member")]
+    MemberNotLearner,
+    /// A learner that is not as far as the leader was to be promoted.
+    #[error("etcdserver: can only promote a learner member which is in sync with leader")]
+    LearnerNotReady,
+    /// Without the member to be removed too few would be left to decide anything.
+    #[error("etcdserver: re-configuration failed due to not enough started members")]
+    NotEnoughStartedMembers,
+    /// A second member that votes was to be added.
+    #[error("etcdserver: a cluster of several voting members is not supported yet: add a learner")]
+    SeveralVotersUnsupported,
+    /// Leadership was to go to who cannot lead.
+    #[error("etcdserver: bad leader transferee")]
+    BadLeaderTransferee,
+    /// A version to downgrade to that is no version.
+    #[error("etcdserver: wrong downgrade target version format")]
+    DowngradeVersionFormat,
+    /// A version nobody can downgrade to from here.
+    #[error("etcdserver: invalid downgrade target version")]
+    DowngradeVersionInvalid,
+    /// A downgrade was begun already.
+    #[error("etcdserver: cluster has a downgrade job in progress")]
+    DowngradeInProgress,
+    /// An action outside its enum.
+    #[error("etcdserver: unknown method")]
+    UnknownMethod,
+    /// As much waits for the backend file as may wait.
+    #[error("etcdserver: too many requests wait for the backend file")]
+    BackendBusy,
+    /// There is no room for a compacted copy of the backend file. The file is as it was.
+    #[error("etcdserver: defragmentation failed: {0}")]
+    DefragmentFailed(String),
     /// The body is not what the contract says; the text says where.
     #[error("{0}")]
     Malformed(String),
@@ -208,6 +316,12 @@ pub enum ApiError {
     /// A watch stream's client asked for the impossible; the text says what.
     #[error("{0}")]
     Unimplemented(String),
+    /// A client that waited has gone away.
+    #[error("context canceled")]
+    Canceled,
+    /// What etcd has no code for: what it forgets the code of, and what locks and elections refuse. The text is etcd's.
+    #[error("{0}")]
+    Unknown(String),
     /// Data on disk could not be read; the text names the place. The member's log says more.
     #[error("etcdserver: {0}")]
     DataLoss(String),
@@ -228,11 +342,45 @@ impl ApiError {
             | ApiError::DuplicateKey
             | ApiError::InvalidSortOption
             | ApiError::RequestTooLarge
+            | ApiError::MemberUrlsInvalid
+            | ApiError::DowngradeVersionFormat
+            | ApiError::DowngradeVersionInvalid
+            | ApiError::UserEmpty
+            | ApiError::RoleEmpty
+            | ApiError::PermissionNotGiven
+            | ApiError::InvalidAuthManagement
+            | ApiError::AuthFailed
+            | ApiError::AuthOldRevision
             | ApiError::Malformed(_) => Code::InvalidArgument,
             ApiError::MessageTooLarge { .. } | ApiError::NoSpace => Code::ResourceExhausted,
             ApiError::Compacted | ApiError::FutureRevision | ApiError::LeaseTtlTooLarge => Code::OutOfRange,
-            ApiError::LeaseNotFound | ApiError::NoSuchPath => Code::NotFound,
-            ApiError::LeaseExists | ApiError::NotLeader => Code::FailedPrecondition,
+            ApiError::LeaseNotFound | ApiError::NoSuchPath | ApiError::MemberNotFound => Code::NotFound,
+            ApiError::MemberExists
+            | ApiError::PeerUrlExists
+            | ApiError::TooManyLearners
+            | ApiError::MemberNotLearner
+            | ApiError::LearnerNotReady
+            | ApiError::SeveralVotersUnsupported
+            | ApiError::BadLeaderTransferee
+            | ApiError::DowngradeInProgress => Code::FailedPrecondition,
+            // etcd means FailedPrecondition for the first, but its mapping table misses both.
+            ApiError::NotEnoughStartedMembers | ApiError::UnknownMethod => Code::Unknown,
+            ApiError::BackendBusy | ApiError::DefragmentFailed(_) => Code::ResourceExhausted,
+            ApiError::LeaseExists
+            | ApiError::NotLeader
+            | ApiError::RootUserNotExist
+            | ApiError::RootRoleNotExist
+            | ApiError::UserExists
+            | ApiError::UserNotFound
+            | ApiError::RoleExists
+            | ApiError::RoleNotFound
+            | ApiError::RoleNotGranted
+            | ApiError::PermissionNotGranted
+            | ApiError::AuthNotEnabled => Code::FailedPrecondition,
+            ApiError::PermissionDenied => Code::PermissionDenied,
+            ApiError::InvalidAuthToken => Code::Unauthenticated,
+            // etcd maps none of the three, and so do we: clients see Unknown (HTTP 500).
+            ApiError::NoPasswordUser | ApiError::PasswordTooLong | ApiError::VerifyOnlyKey => Code::Unknown,
             ApiError::NoLeader
             | ApiError::LeaderChanged
             | ApiError::Stopped
@@ -244,6 +392,8 @@ impl ApiError {
             ApiError::Corrupt | ApiError::DataLoss(_) => Code::DataLoss,
             ApiError::DeadlineExceeded => Code::DeadlineExceeded,
             ApiError::MethodNotAllowed | ApiError::Unimplemented(_) => Code::Unimplemented,
+            ApiError::Canceled => Code::Canceled,
+            ApiError::Unknown(_) => Code::Unknown,
             ApiError::Internal(_) => Code::Internal,
         }
     }

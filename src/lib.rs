@@ -8,11 +8,11 @@
 //! | floor | rooms | what lives there |
 //! | --- | --- | --- |
 //! | 9 | `main`, [`cli`], [`server`] | the commands; `server` builds the floors in order and takes them down in reverse |
-//! | 8 | [`http`] | bytes on the wire: accept loop, routes, JSON, the three call shapes (unary, stream, socket), probes, metrics |
+//! | 8 | [`http`] | bytes on the wire: accept loop, TLS, routes, JSON, the three call shapes (unary, stream, socket), probes, metrics |
 //! | 7 | [`service`] | etcd's semantics, one file a service, no HTTP in it |
 //! | 6 | [`consensus`] | the Raft library behind a facade: propose, read barrier, status |
-//! | 5 | [`apply`] | the replicated state machine: committed commands through quota → auth → mvcc |
-//! | 4 | [`lease`], [`watch`], [`members`] | replicated or local state beside the keys |
+//! | 5 | [`apply`] | the replicated state machine: committed commands through auth → quota → mvcc |
+//! | 4 | [`lease`], [`auth`], [`watch`], [`members`] | replicated or local state beside the keys |
 //! | 3 | [`mvcc`] | revisions of keys: key index, history, reads at a revision, write transactions, compaction |
 //! | 2 | [`wal`], [`bolt`] | the log; the single-file copy-on-write B+tree in bbolt's format |
 //! | 1 | [`disk`] | every file operation of the engine behind one seam |
@@ -25,7 +25,7 @@
 //!
 //! `http` parses the body into a typed request → `service` checks what needs no state → `consensus` packs everything
 //! that is waiting into one log entry → `wal` makes it durable with one `fdatasync` for the whole batch → committed →
-//! `apply`: quota, auth, mvcc give it the next revision, append it to the ring (changes newer than the file, in memory),
+//! `apply`: auth, quota, mvcc give it the next revision, append it to the ring (changes newer than the file, in memory),
 //! update the key index, hand the change set to `watch`, and answer the waiting request. A backend thread takes the
 //! ring's tail into the tree every 100 ms or 10,000 operations, with the consistent index in the same commit. The apply
 //! loop waits for no disk; a request waits for exactly one sync.
@@ -42,6 +42,7 @@
 //! history, from the ring or from the file, until it has caught up.
 
 pub mod apply;
+pub mod auth;
 pub mod bolt;
 pub mod cli;
 pub mod clock;

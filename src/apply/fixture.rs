@@ -6,9 +6,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use super::{Alarms, Applied, Applier, State};
 use crate::{
+    auth::{AuthStore, SimpleTokens, Tokens},
     bolt,
     clock::SystemClock,
-    config::{AutoCompaction, Config},
+    config::{AUTH_TOKEN_TTL_DEFAULT, AuthTokens, AutoCompaction, Config},
     disk::Disk,
     error::ApiError,
     lease::Lessor,
@@ -17,7 +18,7 @@ use crate::{
     mvcc::{LogPosition, Store, StoreOptions, buckets},
     proto::{
         etcdserverpb as pb,
-        revgatepb::{InternalRaftRequest, internal_raft_request::Request},
+        revgatepb::{InternalRaftRequest, RequestHeader, internal_raft_request::Request},
     },
     watch::{Hub, HubOptions},
 };
@@ -52,8 +53,11 @@ pub(crate) fn open_state(disk: Arc<dyn Disk>, dir: &Path, metrics: &Metrics) -> 
         catch_up_revisions_max: 1000,
         catch_up_bytes_max: 1 << 20,
     };
+    let auth = Arc::new(AuthStore::new(Tokens::Simple(SimpleTokens::new(clock.clone(), AUTH_TOKEN_TTL_DEFAULT))));
+    let pairs = |bucket| store.bucket_pairs(bucket).unwrap();
+    auth.restore(&pairs(buckets::AUTH), &pairs(buckets::AUTH_USERS), &pairs(buckets::AUTH_ROLES)).unwrap();
     let hub = Hub::start(store.clone(), options, clock, metrics);
-    State { store, lessor, members, alarms, hub }
+    State { store, lessor, members, alarms, auth, hub }
 }
 
 /// etcd's defaults, but for the quota.
@@ -62,6 +66,7 @@ pub(crate) fn config(quota_backend_bytes: i64) -> Config {
         name: "default".into(),
         data_dir: "unused".into(),
         listen_client_urls: Vec::new(),
+        transport: Default::default(),
         advertise_client_urls: Vec::new(),
         listen_peer_urls: Vec::new(),
         initial_advertise_peer_urls: Vec::new(),
@@ -84,6 +89,8 @@ pub(crate) fn config(quota_backend_bytes: i64) -> Config {
         compaction_sleep_interval: Duration::ZERO,
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_secs(3600),
+        auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },
+        bcrypt_cost: 4,
         drain_timeout: Duration::from_secs(1),
     }
 }
@@ -144,6 +151,19 @@ impl Fixture {
     pub(crate) fn apply_at(&mut self, index: u64, requests: Vec<Request>) -> Vec<Result<Applied, ApiError>> {
         let commands: Vec<_> = requests.into_iter().map(command).collect();
         self.applier.apply(LogPosition { term: 1, index }, &commands).unwrap()
+    }
+
+    /// Applies a command in the name of a user, as looked at at an auth revision.
+    pub(crate) fn apply_as(
+        &mut self,
+        username: &str,
+        auth_revision: u64,
+        request: Request,
+    ) -> Result<Applied, ApiError> {
+        let header = RequestHeader { id: 0, username: username.into(), auth_revision };
+        let command = InternalRaftRequest { header: Some(header), ..command(request) };
+        let index = self.position().index + 1;
+        self.applier.apply(LogPosition { term: 1, index }, &[command]).unwrap().remove(0)
     }
 
     pub(crate) fn apply(&mut self, request: Request) -> Result<Applied, ApiError> {

@@ -1,4 +1,4 @@
-//! The replicated state machine: one committed command after another, through quota, auth and mvcc.
+//! The replicated state machine: one committed command after another, through auth, quota and mvcc.
 //!
 //! Total and deterministic: whatever comes, a command has an outcome, and a refused one leaves nothing behind; what is
 //! decided depends on the entries before it and on the state they made. All of an entry's effects, and its position,
@@ -8,12 +8,14 @@
 
 mod alarms;
 mod auth;
+mod cluster;
 mod compaction;
 mod compare;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod mvcc;
 mod observe;
+mod permissions;
 mod quota;
 #[cfg(test)]
 mod tests;
@@ -23,13 +25,20 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-pub use self::{alarms::Alarms, compaction::CompactionFinished, txn::evaluate_read_only, txn::range_query};
+pub use self::{
+    alarms::Alarms,
+    compaction::CompactionFinished,
+    permissions::{check_lease_read, check_lease_write, check_range, check_txn},
+    txn::evaluate_read_only,
+    txn::range_query,
+};
 use self::{auth::AuthLayer, mvcc::MvccLayer, observe::Observer, quota::QuotaLayer};
 use crate::{
+    auth::AuthStore,
     config::Config,
     error::ApiError,
     lease::{LeaseError, Lessor},
-    members::Members,
+    members::{ChangeError, Member, Members},
     metrics::Metrics,
     mvcc::{LogPosition, MvccError, Store},
     proto::{
@@ -61,6 +70,14 @@ pub enum Applied {
     LeaseRevoke(pb::LeaseRevokeResponse),
     /// Alarms asked for, raised or disarmed.
     Alarm(pb::AlarmResponse),
+    /// A change of the membership; all members after it, by id.
+    Members(Vec<Member>),
+    /// A downgrade that was begun or called off.
+    Downgrade,
+    /// A user that has proved who it is, with its token.
+    Authenticated(pb::AuthenticateResponse),
+    /// A change of users or roles.
+    AuthChanged(Option<pb::ResponseHeader>),
 }
 
 /// Everything the state machine keeps.
@@ -74,6 +91,8 @@ pub struct State {
     pub members: Arc<Members>,
     /// The alarms.
     pub alarms: Arc<Alarms>,
+    /// Users and roles.
+    pub auth: Arc<AuthStore>,
     /// Who is told of changes.
     pub hub: Hub,
 }
@@ -125,12 +144,24 @@ impl From<LeaseError> for Failure {
     }
 }
 
+impl From<ChangeError> for ApiError {
+    fn from(error: ChangeError) -> ApiError {
+        match error {
+            ChangeError::NotFound => ApiError::MemberNotFound,
+            ChangeError::IdExists => ApiError::MemberExists,
+            ChangeError::PeerUrlExists => ApiError::PeerUrlExists,
+            ChangeError::TooManyLearners => ApiError::TooManyLearners,
+            ChangeError::NotEnoughStarted => ApiError::NotEnoughStartedMembers,
+        }
+    }
+}
+
 /// Applies committed entries, one after another. One thread calls it.
 #[derive(Debug)]
 pub struct Applier {
     store: Store,
     alarms: Arc<Alarms>,
-    quota: QuotaLayer,
+    layers: AuthLayer,
     observer: Observer,
     position: LogPosition,
 }
@@ -139,9 +170,10 @@ impl Applier {
     /// An applier that goes on after what the backend file holds.
     pub fn new(state: State, config: &Config, metrics: &Metrics) -> Applier {
         let position = state.store.durable_position();
-        let auth = AuthLayer::new(MvccLayer::new(state.clone(), metrics));
+        let mvcc = MvccLayer::new(state.clone(), metrics);
+        let quota = QuotaLayer::new(mvcc, &state, config.quota_backend_bytes, metrics);
         Applier {
-            quota: QuotaLayer::new(auth, &state, config.quota_backend_bytes, metrics),
+            layers: AuthLayer::new(quota, &state, metrics),
             observer: Observer::new(config.warning_apply_duration, metrics),
             store: state.store,
             alarms: state.alarms,
@@ -164,7 +196,7 @@ impl Applier {
         if position.index <= self.position.index {
             return Ok(Vec::new());
         }
-        self.quota.begin_entry();
+        self.layers.begin_entry(position);
         let mut outcomes = Vec::with_capacity(commands.len());
         for command in commands {
             let timer = self.observer.begin(command);
@@ -186,7 +218,7 @@ impl Applier {
         if self.alarms.is_raised(pb::AlarmType::Corrupt) && !matches!(request, Request::Alarm(_)) {
             return Err(ApiError::Corrupt.into());
         }
-        self.quota.apply(request)
+        self.layers.apply(command, request)
     }
 }
 

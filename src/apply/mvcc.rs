@@ -2,7 +2,7 @@
 
 use prometheus::IntCounter;
 
-use super::{Applied, CompactionFinished, Failure, State, header, txn, unsupported};
+use super::{Applied, CompactionFinished, Failure, State, cluster, header, txn, unsupported};
 use crate::{
     error::ApiError,
     metrics::Metrics,
@@ -40,8 +40,12 @@ impl MvccLayer {
             Request::Alarm(request) => Ok(Applied::Alarm(self.alarm(*request))),
             Request::Range(_) => Err(unsupported("a range")),
             Request::LeaseCheckpoint(_) => Err(unsupported("a lease checkpoint")),
-            // Nothing proposes these yet: their rules come with the auth services.
-            _ => Err(unsupported("a change of users or roles")),
+            Request::MemberAdd(member) => Ok(cluster::add_member(&self.state, member)?),
+            Request::MemberUpdate(request) => Ok(cluster::update_member(&self.state, request)?),
+            Request::MemberRemove(request) => Ok(cluster::remove_member(&self.state, *request)?),
+            Request::DowngradeInfoSet(request) => Ok(cluster::set_downgrade(&self.state, request)),
+            // Changes do not come this far, and questions are answered without the log.
+            _ => Err(unsupported("a question about users or roles")),
         }
     }
 

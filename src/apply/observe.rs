@@ -11,8 +11,20 @@ use crate::{
 };
 
 /// Names of the operations, as etcd's metric spells them.
-const OPERATIONS: [&str; 9] =
-    ["Put", "DeleteRange", "Txn", "Compaction", "LeaseGrant", "LeaseRevoke", "Alarm", "LeaseCheckpoint", "unknown"];
+const OPERATIONS: [&str; 12] = [
+    "Put",
+    "DeleteRange",
+    "Txn",
+    "Compaction",
+    "LeaseGrant",
+    "LeaseRevoke",
+    "Alarm",
+    "LeaseCheckpoint",
+    "Auth",
+    "DowngradeInfoSet",
+    "Membership",
+    "unknown",
+];
 
 /// The handles, resolved once.
 #[derive(Debug)]
@@ -70,6 +82,10 @@ fn operation(command: &InternalRaftRequest) -> usize {
         Some(Request::LeaseRevoke(_)) => 5,
         Some(Request::Alarm(_)) => 6,
         Some(Request::LeaseCheckpoint(_)) => 7,
-        _ => 8,
+        Some(Request::DowngradeInfoSet(_)) => 9,
+        Some(Request::MemberAdd(_) | Request::MemberUpdate(_) | Request::MemberRemove(_)) => 10,
+        Some(Request::Range(_)) | None => 11,
+        // etcd has no name for these.
+        Some(_) => 8,
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Alarms, Applied, Failure, State, auth::AuthLayer};
+use super::{Alarms, Applied, Failure, State, mvcc::MvccLayer};
 use crate::{
     config::QUOTA_DEFAULT_BYTES,
     error::ApiError,
@@ -23,10 +23,10 @@ const KEY_OVERHEAD_BYTES: u64 = 256;
 /// What a lease takes, in bytes.
 const LEASE_BYTES: u64 = 64;
 
-/// The outermost layer.
+/// The layer that looks at the size.
 #[derive(Debug)]
 pub(super) struct QuotaLayer {
-    next: AuthLayer,
+    next: MvccLayer,
     store: Store,
     alarms: Arc<Alarms>,
     members: Arc<Members>,
@@ -38,7 +38,7 @@ pub(super) struct QuotaLayer {
 
 impl QuotaLayer {
     /// `quota_backend_bytes`: 0 is the default, negative is no limit.
-    pub(super) fn new(next: AuthLayer, state: &State, quota_backend_bytes: i64, metrics: &Metrics) -> QuotaLayer {
+    pub(super) fn new(next: MvccLayer, state: &State, quota_backend_bytes: i64, metrics: &Metrics) -> QuotaLayer {
         let quota = if quota_backend_bytes == 0 { QUOTA_DEFAULT_BYTES } else { quota_backend_bytes };
         metrics.quota_backend_bytes.set(quota.max(0));
         QuotaLayer {

@@ -1,7 +1,7 @@
 //! Is everything where it should be? Every page is reachable once or free, all keys are in order, all elements lie
 //! within their pages.
 
-use super::{Db, error::BoltError, meta::FIRST_DATA_PAGE, open::read_freelist, walk::walk};
+use super::{Db, error::BoltError, open::read_freelist, page::FIRST_DATA_PAGE, walk::walk};
 
 /// Problems reported at most: one bad branch can make a problem of every page.
 const PROBLEMS_MAX: usize = 100;

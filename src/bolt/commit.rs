@@ -4,6 +4,8 @@
 //! pages is touched; the file's new length is durable before a meta page can speak of it. A failed write or sync is
 //! final: what the file holds then is unknown, and no second attempt would tell.
 
+use std::io;
+
 use super::{
     Inner,
     error::BoltError,
@@ -64,7 +66,7 @@ fn grow(inner: &Inner, meta: &Meta, file_bytes: &mut u64) -> Result<(), Failure>
     inner
         .file
         .allocate(*file_bytes, new_bytes - *file_bytes)
-        .map_err(|source| Failure::RolledBack(BoltError::io(&inner.path, "allocating room", source)))?;
+        .map_err(|source| Failure::RolledBack(not_grown(inner, source)))?;
     inner
         .file
         .sync_all()
@@ -72,6 +74,15 @@ fn grow(inner: &Inner, meta: &Meta, file_bytes: &mut u64) -> Result<(), Failure>
     inner.map.set_readable(new_bytes);
     *file_bytes = new_bytes;
     Ok(())
+}
+
+fn not_grown(inner: &Inner, source: io::Error) -> BoltError {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            BoltError::NoRoom { path: inner.path.clone(), source }
+        }
+        _ => BoltError::io(&inner.path, "allocating room", source),
+    }
 }
 
 /// Cuts sorted pages into groups that follow each other without a gap, of at most [`WRITE_BYTES_MAX`] where one page

@@ -103,6 +103,14 @@ impl<'tx> Cursor<'tx> {
         matches!(self.place, Place::Key { is_bucket: true })
     }
 
+    /// The element the cursor stands on, if it stands on one, and the page it lies in.
+    pub(super) fn here(&self) -> Result<Option<(u64, LeafElement<'tx>)>, BoltError> {
+        match (&self.place, self.stack.last()) {
+            (Place::Key { .. }, Some(leaf)) => Ok(Some((leaf.page.id, leaf.page.leaf(leaf.index)?))),
+            _ => Ok(None),
+        }
+    }
+
     fn step(&mut self, way: Way) -> Result<Option<Pair<'tx>>, BoltError> {
         match (&self.place, way) {
             (Place::Start, Way::Back) | (Place::End, Way::Forward) => Ok(None),

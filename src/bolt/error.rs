@@ -71,9 +71,24 @@ pub enum BoltError {
         /// The limit given on opening, in bytes.
         map_bytes_max: u64,
     },
+    /// The disk, or the share of it that may be used, has no room for the file to grow; nothing was written.
+    #[error("{path}: no room for the file to grow: {source}")]
+    NoRoom {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
     /// An earlier write or sync failed: the file's state is unknown until it is opened anew.
     #[error("{path}: an earlier write failed; reopen the file")]
     Poisoned {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A copy was given up before it was whole; the file is as it was.
+    #[error("{path}: compacting it was interrupted")]
+    Interrupted {
         /// The file.
         path: PathBuf,
     },

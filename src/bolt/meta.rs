@@ -3,7 +3,7 @@
 //! Two of them, in pages 0 and 1, are written in turn; the valid one with the higher txid rules. They are the only
 //! pages that are rewritten in place, so they are read with `pread` and never through the map.
 
-use super::page::{self, HEADER_BYTES};
+use super::page::{self, FIRST_DATA_PAGE, HEADER_BYTES};
 
 pub(super) const MAGIC: u32 = 0xED0C_DAED;
 pub(super) const VERSION: u32 = 2;
@@ -11,8 +11,6 @@ pub(super) const VERSION: u32 = 2;
 pub(super) const NO_FREELIST: u64 = u64::MAX;
 /// Page header and meta: all that is read of a meta page.
 pub(super) const META_PAGE_BYTES: usize = HEADER_BYTES + 64;
-/// The first page that is not a meta page.
-pub(super) const FIRST_DATA_PAGE: u64 = 2;
 pub(super) const PAGE_BYTES_MIN: u32 = 1024;
 pub(super) const PAGE_BYTES_MAX: u32 = 1024 << 14;
 
@@ -87,8 +85,13 @@ impl Meta {
 
     /// The whole page as it is in the file.
     pub(super) fn encode(&self) -> Vec<u8> {
+        self.encode_at(self.slot())
+    }
+
+    /// The same in a page of the caller's choice: the reader of a file tells commits by txid, not by place.
+    pub(super) fn encode_at(&self, page: u64) -> Vec<u8> {
         let mut bytes = vec![0; self.page_bytes as usize];
-        page::put_header(&mut bytes, self.slot(), page::META, 0, 0);
+        page::put_header(&mut bytes, page, page::META, 0, 0);
         let body = &mut bytes[HEADER_BYTES..];
         page::put_u32(body, 0, MAGIC);
         page::put_u32(body, 4, VERSION);

@@ -6,11 +6,13 @@
 //! is written until the file is opened anew.
 //!
 //! From bottom to top: `map` (the file as memory), `page` and `meta` (the format), `freelist`, `read` and `cursor`
-//! (looking), `node`, `spill` and `write` (changing), `commit` and `open` (the file), `walk` and `check` (doubting).
+//! (looking), `node`, `spill` and `write` (changing), `commit` and `open` (the file), `snapshot` and `compact` (copies of
+//! it), `walk` and `check` (doubting).
 //! This room knows nothing of revisions, leases or any other meaning of keys.
 
 mod check;
 mod commit;
+mod compact;
 mod cursor;
 mod error;
 mod freelist;
@@ -20,6 +22,7 @@ mod node;
 mod open;
 mod page;
 mod read;
+mod snapshot;
 mod spill;
 #[cfg(test)]
 mod tests;
@@ -43,6 +46,7 @@ use map::Map;
 use meta::{Meta, NO_FREELIST};
 use page::{Pages, Run};
 
+pub use compact::CompactError;
 pub use cursor::{Cursor, Pair};
 pub use error::BoltError;
 pub use read::{Bucket, ReadTx};
@@ -90,6 +94,7 @@ impl fmt::Debug for Db {
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
+    disk: Arc<dyn Disk>,
     file: Box<dyn File>,
     map: Map,
     map_bytes_max: u64,
@@ -141,7 +146,7 @@ impl Db {
     ///
     /// After a [`Db::close`] opening takes time in proportion to the free pages; otherwise to all pages of the file.
     pub fn open(disk: Arc<dyn Disk>, path: &Path, options: &Options) -> Result<Db, BoltError> {
-        open::open(&*disk, path, options)
+        open::open(&disk, path, options)
     }
 
     /// A read transaction at the last commit. Never blocks on a writer's I/O.
@@ -162,6 +167,15 @@ impl Db {
             tx.commit_with(true)?;
         }
         Ok(())
+    }
+
+    /// Puts a copy without free pages in the file's place; the handle returned is the copy's, this one and its clones
+    /// can only be read from then on. Read transactions that are open keep the old file until they end.
+    ///
+    /// `fill` is how full pages are made, 0.1 to 1.0. `keep_going` is asked every few megabytes. Writes wait meanwhile,
+    /// reads do not. Whatever happens to the machine, the name stands for the old file or for the whole copy.
+    pub fn compact(&self, fill: f64, keep_going: &dyn Fn() -> bool) -> Result<Db, CompactError> {
+        compact::compact(self, fill, keep_going)
     }
 
     /// Size of the file in bytes as of the last commit.

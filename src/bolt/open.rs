@@ -13,12 +13,12 @@ use parking_lot::Mutex;
 use crate::disk::{Disk, File, OpenMode, durable_rename};
 
 use super::{
-    Db, Inner, Options, View, Writer,
+    Db, Inner, Options, View, Writer, compact,
     error::BoltError,
     freelist::Freelist,
     map::Map,
-    meta::{FIRST_DATA_PAGE, META_PAGE_BYTES, Meta, NO_FREELIST, PAGE_BYTES_MIN},
-    page::{self, HEADER_BYTES, Pages, Run},
+    meta::{META_PAGE_BYTES, Meta, NO_FREELIST, PAGE_BYTES_MIN},
+    page::{self, FIRST_DATA_PAGE, HEADER_BYTES, Pages, Run},
     walk,
 };
 
@@ -30,9 +30,9 @@ const NEW_PAGES: u64 = 4;
 /// Page sizes tried in search of the second meta page: 1 KiB doubled so many times at most.
 const PROBE_DOUBLINGS_MAX: u32 = 14;
 
-pub(super) fn open(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Db, BoltError> {
+pub(super) fn open(disk: &Arc<dyn Disk>, path: &Path, options: &Options) -> Result<Db, BoltError> {
     let exists = disk.exists(path).map_err(|source| BoltError::io(path, "looking for it", source))?;
-    let file = match if exists { None } else { create(disk, path)? } {
+    let file = match if exists { None } else { create(&**disk, path)? } {
         Some(file) => file,
         None => {
             let file = disk.open(path, OpenMode::ReadWrite).map_err(|source| BoltError::io(path, "opening", source))?;
@@ -40,12 +40,23 @@ pub(super) fn open(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Db
             file
         }
     };
+    compact::remove_leftovers(&**disk, path)?;
+    open_file(Arc::clone(disk), file, path, options.map_bytes_max)
+}
+
+/// Opens a file that is ours already; `path` is the name it has or is about to get.
+pub(super) fn open_file(
+    disk: Arc<dyn Disk>,
+    file: Box<dyn File>,
+    path: &Path,
+    map_bytes_max: u64,
+) -> Result<Db, BoltError> {
     let file_bytes = file.len().map_err(|source| BoltError::io(path, "asking for the length", source))?;
     let meta = read_meta(&*file, path)?;
     if file_bytes < meta.used_bytes() {
         return Err(BoltError::TooShort { path: path.to_owned(), file_bytes, needed_bytes: meta.used_bytes() });
     }
-    let map = Map::new(file.descriptor(), options.map_bytes_max, file_bytes)
+    let map = Map::new(file.descriptor(), map_bytes_max, file_bytes)
         .map_err(|source| BoltError::io(path, "mapping into memory", source))?;
     let pages = Pages { map: &map, path, page_bytes: meta.page_bytes, high_water: meta.high_water };
     let (freelist, freelist_run) = load_freelist(&pages, &meta)?;
@@ -53,16 +64,17 @@ pub(super) fn open(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Db
     let writer = Writer { freelist, file_bytes, freelist_run, poisoned: false };
     let inner = Inner {
         path: path.to_owned(),
+        disk,
         file,
         map,
-        map_bytes_max: options.map_bytes_max,
+        map_bytes_max,
         view: Mutex::new(view),
         writer: Mutex::new(writer),
     };
     Ok(Db { inner: Arc::new(inner) })
 }
 
-fn lock(file: &dyn File, path: &Path) -> Result<(), BoltError> {
+pub(super) fn lock(file: &dyn File, path: &Path) -> Result<(), BoltError> {
     match file.try_lock_exclusive() {
         Ok(true) => Ok(()),
         Ok(false) => Err(BoltError::Locked { path: path.to_owned() }),

@@ -6,7 +6,10 @@
 
 use std::path::Path;
 
-use super::{error::BoltError, map::Map, meta::FIRST_DATA_PAGE};
+use super::{error::BoltError, map::Map};
+
+/// The first page that is not a meta page.
+pub(super) const FIRST_DATA_PAGE: u64 = 2;
 
 pub(super) const HEADER_BYTES: usize = 16;
 /// Of a branch element {pos u32, ksize u32, child u64} as of a leaf element {flags, pos, ksize, vsize}, each u32.

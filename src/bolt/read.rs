@@ -1,6 +1,8 @@
 //! Reading: a view of one commit, its buckets, and look-ups in them without copying or allocating.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, path::Path, sync::Arc};
+
+use crate::disk::File;
 
 use super::{
     Cursor, Inner,
@@ -57,6 +59,14 @@ impl ReadTx {
 
     pub(super) fn meta(&self) -> Meta {
         self.meta
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    pub(super) fn file(&self) -> &dyn File {
+        &*self.inner.file
     }
 }
 

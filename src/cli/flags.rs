@@ -2,7 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
+
+use crate::config::{AUTH_TOKEN_TTL_DEFAULT, BCRYPT_COST_DEFAULT};
 
 use super::duration::parse_duration;
 
@@ -22,6 +24,17 @@ pub(super) enum CompactionMode {
     Periodic,
     /// Revisions.
     Revision,
+}
+
+/// The lowest version of TLS that is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum TlsMinVersion {
+    /// TLS 1.2 and newer.
+    #[value(name = "TLS1.2")]
+    Tls12,
+    /// TLS 1.3 only.
+    #[value(name = "TLS1.3")]
+    Tls13,
 }
 
 /// How much is logged.
@@ -51,13 +64,64 @@ pub(super) struct ServeFlags {
     #[arg(long, env = "REVGATE_DATA_DIR", value_name = "DIR", default_value = "./revgate.data")]
     pub(super) data_dir: PathBuf,
 
-    /// Where clients connect: http URLs with an IP address (or localhost) and a port, separated by commas.
+    /// Where clients connect: http or https URLs with an IP address (or localhost) and a port, separated by commas.
     #[arg(long, env = "REVGATE_LISTEN_CLIENT_URLS", value_name = "URLS", default_value = "http://127.0.0.1:2379")]
     pub(super) listen_client_urls: String,
 
     /// What clients are told to connect to, in the member list. Default: where this member listens.
     #[arg(long, env = "REVGATE_ADVERTISE_CLIENT_URLS", value_name = "URLS")]
     pub(super) advertise_client_urls: Option<String>,
+
+    /// PEM file with the certificate for https URLs, and the chain above it. Read again when it changes.
+    #[arg(long, env = "REVGATE_CERT_FILE", value_name = "FILE")]
+    pub(super) cert_file: Option<PathBuf>,
+
+    /// PEM file with the certificate's private key.
+    #[arg(long, env = "REVGATE_KEY_FILE", value_name = "FILE")]
+    pub(super) key_file: Option<PathBuf>,
+
+    /// PEM file with the authorities of clients' certificates. With it, a client on an https URL must have one; its common
+    /// name is the user's.
+    #[arg(long, env = "REVGATE_TRUSTED_CA_FILE", value_name = "FILE")]
+    pub(super) trusted_ca_file: Option<PathBuf>,
+
+    /// Whether clients on https URLs must have a certificate. Needs --trusted-ca-file, which implies it.
+    #[arg(
+        long,
+        env = "REVGATE_CLIENT_CERT_AUTH",
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = "true"
+    )]
+    pub(super) client_cert_auth: bool,
+
+    /// Lowest version of TLS that is spoken.
+    #[arg(long, env = "REVGATE_TLS_MIN_VERSION", value_enum, default_value_t = TlsMinVersion::Tls12)]
+    pub(super) tls_min_version: TlsMinVersion,
+
+    /// Origins whose pages may use the API, such as https://console.example, separated by commas; * means any.
+    #[arg(long, env = "REVGATE_CORS", value_name = "ORIGINS", default_value = "*")]
+    pub(super) cors: String,
+
+    /// Names and addresses clients without TLS may call this member by, separated by commas; * means any.
+    #[arg(long, env = "REVGATE_HOST_WHITELIST", value_name = "HOSTS", default_value = "*")]
+    pub(super) host_whitelist: String,
+
+    /// Whether the API is served, beside health and metrics.
+    #[arg(
+        long,
+        env = "REVGATE_ENABLE_GRPC_GATEWAY",
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = true,
+        default_missing_value = "true"
+    )]
+    pub(super) enable_grpc_gateway: bool,
 
     /// Where peers connect. A cluster of one has no peers: accepted, and nothing listens there.
     #[arg(long, env = "REVGATE_LISTEN_PEER_URLS", value_name = "URLS", default_value = "http://localhost:2380")]
@@ -185,6 +249,19 @@ pub(super) struct ServeFlags {
         value_parser = parse_duration
     )]
     pub(super) warning_apply_duration: Duration,
+
+    /// What stands for a user that has given its password: "simple", or "jwt,sign-method=METHOD" with pub-key=FILE,
+    /// priv-key=FILE and ttl=DURATION as needed.
+    #[arg(long, env = "REVGATE_AUTH_TOKEN", value_name = "TOKEN", default_value = "simple")]
+    pub(super) auth_token: String,
+
+    /// How long a simple token is good after its last use, in seconds.
+    #[arg(long, env = "REVGATE_AUTH_TOKEN_TTL", value_name = "SECONDS", default_value_t = AUTH_TOKEN_TTL_DEFAULT.as_secs())]
+    pub(super) auth_token_ttl: u64,
+
+    /// How much work hashing a password is: two to this power rounds, 4 to 31.
+    #[arg(long, env = "REVGATE_BCRYPT_COST", value_name = "COST", default_value_t = BCRYPT_COST_DEFAULT)]
+    pub(super) bcrypt_cost: u32,
 
     /// Longest time a stopping member waits for its clients.
     #[arg(

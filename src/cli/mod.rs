@@ -4,6 +4,7 @@
 //! given wins over its variable. This room turns words into a [`Config`] and sets up logs; it knows nothing of what is
 //! done with it.
 
+mod auth_token;
 mod duration;
 mod flags;
 mod logs;

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod tests;
+mod transport;
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -10,6 +11,7 @@ use thiserror::Error;
 use crate::config::{AutoCompaction, Config, QUOTA_DEFAULT_BYTES};
 
 use super::{
+    auth_token,
     duration::parse_duration,
     flags::{ClusterState, CompactionMode, ServeFlags},
     urls,
@@ -31,6 +33,8 @@ const WAL_SEGMENT_BYTES: RangeInclusive<u64> = 65_536..=1_073_741_824;
 const TXN_OPS: RangeInclusive<usize> = 1..=1_000_000;
 const REQUEST_BYTES: RangeInclusive<usize> = 1_024..=268_435_456;
 const CONNECTIONS: RangeInclusive<usize> = 1..=1_000_000;
+const TOKEN_TTL_SECS: RangeInclusive<u64> = 1..=31_536_000;
+const BCRYPT_COSTS: RangeInclusive<u32> = 4..=31;
 
 /// A flag that cannot be, and what it may be.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -56,10 +60,12 @@ pub(super) fn config(flags: &ServeFlags) -> Result<Config, FlagError> {
     if flags.name.is_empty() || flags.name.contains([',', '=']) {
         return wrong("name", "must not be empty, and must not contain ',' or '='");
     }
+    let listen_client_urls = urls::listen_urls(&flags.listen_client_urls).map_err(flag("listen-client-urls"))?;
     Ok(Config {
         name: flags.name.clone(),
         data_dir: flags.data_dir.clone(),
-        listen_client_urls: urls::listen_urls(&flags.listen_client_urls).map_err(flag("listen-client-urls"))?,
+        transport: transport::transport(flags, &listen_client_urls)?,
+        listen_client_urls,
         advertise_client_urls,
         listen_peer_urls: urls::url_list(&flags.listen_peer_urls).map_err(flag("listen-peer-urls"))?,
         initial_cluster: initial_cluster(flags, &peer_urls)?,
@@ -82,6 +88,12 @@ pub(super) fn config(flags: &ServeFlags) -> Result<Config, FlagError> {
         compaction_sleep_interval: or_default(flags.compaction_sleep_interval, COMPACTION_SLEEP_DEFAULT),
         watch_progress_notify_interval: progress_notify(flags)?,
         warning_apply_duration: flags.warning_apply_duration,
+        auth_tokens: auth_token::parse(
+            &flags.auth_token,
+            within("auth-token-ttl", flags.auth_token_ttl, TOKEN_TTL_SECS)?,
+        )
+        .map_err(flag("auth-token"))?,
+        bcrypt_cost: within("bcrypt-cost", flags.bcrypt_cost, BCRYPT_COSTS)?,
         drain_timeout: flags.drain_timeout,
     })
 }

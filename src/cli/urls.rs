@@ -14,7 +14,7 @@ pub(super) fn url_list(text: &str) -> Result<Vec<String>, String> {
         return Err(format!("at most {URLS_MAX} URLs are allowed"));
     }
     for url in &urls {
-        authority(url, true)?;
+        authority(url)?;
     }
     Ok(urls)
 }
@@ -27,25 +27,21 @@ pub(super) fn listen_urls(text: &str) -> Result<Vec<ListenUrl>, String> {
 
 /// Where a URL asks to listen: an IP address, or localhost.
 fn listen_address(url: &str) -> Result<SocketAddr, String> {
-    let authority = authority(url, false)?;
+    let authority = authority(url)?;
     if let Ok(address) = authority.parse() {
         return Ok(address);
     }
     let port = authority.strip_prefix("localhost:").and_then(|port| port.parse().ok());
     let port = port.ok_or_else(|| {
-        format!("{url}: expected http://ADDRESS:PORT with an IP address or localhost, e.g. http://127.0.0.1:2379")
+        format!("{url}: expected http://ADDRESS:PORT or https://ADDRESS:PORT with an IP address or localhost, e.g. http://127.0.0.1:2379")
     })?;
     Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
 }
 
-/// The host and port of an http URL (https too, if allowed). There must be a port and no path.
-fn authority(url: &str, https_allowed: bool) -> Result<&str, String> {
+/// The host and port of an http or https URL. There must be a port and no path.
+fn authority(url: &str) -> Result<&str, String> {
     let authority = match url.split_once("://") {
-        Some(("http", authority)) => authority,
-        Some(("https", authority)) if https_allowed => authority,
-        Some(("https", _)) => {
-            return Err(format!("{url}: https is not served yet; use http, behind a proxy that speaks TLS if need be"));
-        }
+        Some(("http" | "https", authority)) => authority,
         _ => return Err(format!("{url}: expected a URL such as http://127.0.0.1:2379")),
     };
     let authority = authority.strip_suffix('/').unwrap_or(authority);
@@ -65,7 +61,7 @@ pub(super) fn cluster(text: &str) -> Result<Vec<(String, String)>, String> {
     }
     let member = |pair: &&str| match pair.split_once('=') {
         Some((name, url)) if !name.is_empty() => {
-            authority(url, true)?;
+            authority(url)?;
             Ok((name.to_owned(), url.to_owned()))
         }
         _ => Err(format!("{pair}: expected NAME=URL, e.g. default=http://localhost:2380")),
@@ -88,8 +84,9 @@ mod tests {
             addresses("http://0.0.0.0:1, http://[::1]:65535"),
             Ok(vec![address("0.0.0.0:1"), address("[::1]:65535")])
         );
+        let mixed = listen_urls("http://127.0.0.1:1,https://127.0.0.1:2").expect("two listeners");
+        assert_eq!(mixed.iter().map(ListenUrl::is_tls).collect::<Vec<_>>(), [false, true]);
         for (text, expected) in [
-            ("https://127.0.0.1:2379", "https is not served yet"),
             ("127.0.0.1:2379", "expected a URL such as"),
             ("unix:///tmp/socket", "expected a URL such as"),
             ("http://127.0.0.1", "with a port"),

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{
+    ConsensusError,
     standing::Standing,
     types::{
         Entry, LogId, Payload, TypeConfig, Vote, decode_entry, decode_vote, encode_entry, encode_vote, log_id_of,
@@ -85,22 +86,30 @@ impl Tail {
 impl LogStore {
     /// Takes what was found in the log. `applied` is what the backend file holds: nothing at or before it is needed to
     /// go on, and an entry after it must not be missing.
+    ///
+    /// # Errors
+    /// [`ConsensusError::Apart`] if entries are missing between the two.
     pub(super) fn new(
         wal: Wal,
         recovered: Recovered,
         applied: LogPosition,
         member_id: u64,
         standing: Arc<Standing>,
-    ) -> io::Result<LogStore> {
+    ) -> Result<LogStore, ConsensusError> {
+        let damaged = |error: io::Error| ConsensusError::Raft(error.to_string());
         let mut tail = Tail::default();
         for entry in recovered.entries {
-            tail.push(decode_entry(entry)?);
+            tail.push(decode_entry(entry).map_err(damaged)?);
         }
-        tail.purged = purged_position(&mut tail, recovered.released, applied)?;
-        tail.vote = recovered.state.as_deref().map(decode_vote).transpose()?;
+        tail.purged = purged_position(&mut tail, recovered.released, applied).map_err(ConsensusError::Apart)?;
+        tail.vote = recovered.state.as_deref().map(decode_vote).transpose().map_err(damaged)?;
         // A backend file without its log: terms go on from the one it has seen.
         if tail.vote.is_none() && applied.term > 0 {
             tail.vote = Some(Vote::new(applied.term, member_id));
+        }
+        if let Some(vote) = &tail.vote {
+            // What was led before the restart is led no more.
+            standing.voted(&Vote { committed: false, ..*vote });
         }
         for entry in &tail.entries {
             if let Payload::Membership(membership) = &entry.payload {
@@ -110,7 +119,7 @@ impl LogStore {
         let store =
             LogStore { shared: Arc::new(Shared { tail: Mutex::new(tail), wal: Mutex::new(Some(wal)), standing }) };
         store.note_last(&store.shared.tail.lock());
-        store.go_on_after(applied, recovered.released)?;
+        store.go_on_after(applied, recovered.released).map_err(damaged)?;
         Ok(store)
     }
 
@@ -118,6 +127,10 @@ impl LogStore {
     fn go_on_after(&self, applied: LogPosition, released: Option<(u64, u64)>) -> io::Result<()> {
         let is_empty = self.shared.tail.lock().entries.is_empty();
         if is_empty && released.is_none_or(|(index, _)| index < applied.index) && applied.index > 0 {
+            tracing::warn!(
+                entry = applied.index,
+                "the log is gone: going on after what the backend file holds; what was acknowledged later is lost"
+            );
             let record = Record::Released { index: applied.index, term: applied.term };
             self.write(vec![record], self.watch_failure())?;
         }
@@ -176,19 +189,27 @@ impl LogStore {
 }
 
 /// What is gone before the first entry. Takes an entry out of the tail where only it can tell.
-fn purged_position(tail: &mut Tail, released: Option<(u64, u64)>, applied: LogPosition) -> io::Result<Option<LogId>> {
+fn purged_position(
+    tail: &mut Tail,
+    released: Option<(u64, u64)>,
+    applied: LogPosition,
+) -> Result<Option<LogId>, String> {
     let released = released.map_or_else(LogPosition::default, |(index, term)| LogPosition { term, index });
+    // Only what a file held durably was ever released: this is another file, or an older one.
+    if released.index > applied.index {
+        return Err(format!(
+            "the log has let go of entries up to {}, but the backend file holds entries only up to {}",
+            released.index, applied.index
+        ));
+    }
     let Some(first) = tail.entries.front().map(|entry| position_of(&entry.log_id)) else {
-        return Ok(log_id_of(if released.index > applied.index { released } else { applied }));
+        return Ok(log_id_of(applied));
     };
     let last = tail.entries.back().map_or(first, |entry| position_of(&entry.log_id));
     if last.index < applied.index {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!(
-                "the log ends at entry {}, but the backend file holds entries up to {}: they do not belong together",
-                last.index, applied.index
-            ),
+        return Err(format!(
+            "the log ends at entry {}, but the backend file holds entries up to {}",
+            last.index, applied.index
         ));
     }
     if first.index == 1 {
@@ -198,12 +219,9 @@ fn purged_position(tail: &mut Tail, released: Option<(u64, u64)>, applied: LogPo
         return Ok(log_id_of(before));
     }
     if first.index > applied.index {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!(
-                "the log begins at entry {}, but the backend file holds entries only up to {}: entries are missing",
-                first.index, applied.index
-            ),
+        return Err(format!(
+            "the log begins at entry {}, but the backend file holds entries only up to {}",
+            first.index, applied.index
         ));
     }
     // The file holds the first entry's effects: it is there only to tell the term of its position.

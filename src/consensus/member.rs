@@ -150,12 +150,8 @@ fn open_parts(
         queue_bytes_max: WAL_QUEUE_BYTES_MAX,
         released_segments_kept: options.wals_max,
     };
-    let wal_metrics = WalMetrics {
-        fsync: metrics.wal_fsync_duration.clone(),
-        write: metrics.wal_write_duration.clone(),
-        write_bytes: metrics.wal_write_bytes.clone(),
-    };
-    let (wal, recovered) = Wal::open(disk, &options.wal_dir, &metadata, from_index, wal_options, wal_metrics)?;
+    let (wal, recovered) =
+        Wal::open(disk, &options.wal_dir, &metadata, from_index, wal_options, WalMetrics::from(&metrics))?;
     if recovered.metadata != metadata {
         return Err(ConsensusError::Raft(format!(
             "the log in {} belongs to another member or cluster",
@@ -170,8 +166,7 @@ fn open_parts(
             "cut a half-written record off the end of the log"
         );
     }
-    let log = LogStore::new(wal, recovered, applied, options.member_id, Arc::clone(&standing))
-        .map_err(|error| ConsensusError::Raft(error.to_string()))?;
+    let log = LogStore::new(wal, recovered, applied, options.member_id, Arc::clone(&standing))?;
     let tail_too_large = Arc::new(Notify::new());
     let state_machine = StateMachine::open(
         applier,
@@ -198,7 +193,7 @@ async fn run(parts: Parts, started: oneshot::Sender<Begun>) -> Result<(), Consen
     let tasks = Tasks { raft: raft.clone(), log, standing: Arc::clone(&standing), tail_too_large, metrics };
     let serve = tasks.run(proposer, barrier_server, leads);
     let begin = async {
-        let up = begin(&raft, options.member_id, &standing).await;
+        let up = begin(&raft, options.member_id, &standing, leadership.clone()).await;
         up.map(|()| {
             let stop = Stop { _sender: stop };
             // Refused only if the caller gave up: then `stop` is dropped, which ends the thread.
@@ -222,7 +217,12 @@ async fn run(parts: Parts, started: oneshot::Sender<Begun>) -> Result<(), Consen
 }
 
 /// Makes a cluster of a pristine member, and has a sole voter elect itself and become ready.
-async fn begin(raft: &RaftHandle, member_id: u64, standing: &Standing) -> Result<(), ConsensusError> {
+async fn begin(
+    raft: &RaftHandle,
+    member_id: u64,
+    standing: &Standing,
+    mut leadership: watch::Receiver<bool>,
+) -> Result<(), ConsensusError> {
     if raft.is_initialized().await.map_err(raft_error)? {
         let is_sole = move |state: &RaftState<TypeConfig>| {
             is_sole_voter(state.membership_state.effective().membership(), member_id)
@@ -240,12 +240,16 @@ async fn begin(raft: &RaftHandle, member_id: u64, standing: &Standing) -> Result
         raft.initialize(BTreeMap::from([(member_id, EmptyNode::new())])).await.map_err(raft_error)?;
     }
     let mut ready = standing.ready_changes();
+    let up = async {
+        // Either sender outlives this wait.
+        drop(ready.wait_for(|ready| *ready).await);
+        drop(leadership.wait_for(|leads| *leads).await);
+    };
     let mut failure = standing.failure();
     tokio::select! {
-        _ready = ready.wait_for(|ready| *ready) => Ok(()),
-        failed = failure.wait_for(Option::is_some) => {
-            let reason = failed.ok().and_then(|reason| reason.clone()).unwrap_or_default();
-            Err(ConsensusError::Raft(reason))
+        () = up => Ok(()),
+        reason = async { failure.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone()) } => {
+            Err(ConsensusError::Raft(reason.unwrap_or_default()))
         }
     }
 }

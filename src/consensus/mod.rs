@@ -18,7 +18,9 @@ mod types;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use openraft::{Raft, async_runtime::watch::WatchReceiver};
+use openraft::{
+    Raft, async_runtime::watch::WatchReceiver, metrics::RaftServerMetrics, type_config::alias::WatchReceiverOf,
+};
 use parking_lot::Mutex;
 use prost::Message;
 use thiserror::Error;
@@ -41,6 +43,7 @@ use crate::{
 };
 
 type RaftHandle = Raft<TypeConfig, StateMachine>;
+type ServerMetrics = WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>;
 
 /// Entries committed and not yet applied above which requests are refused.
 const APPLY_LAG_ENTRIES_MAX: u64 = 5_000;
@@ -56,6 +59,9 @@ pub enum ConsensusError {
     /// The write-ahead log.
     #[error(transparent)]
     Wal(#[from] crate::wal::WalError),
+    /// Entries are missing between the log and the backend file; the text says which.
+    #[error("the log and the backend file do not belong together: {0}")]
+    Apart(String),
     /// The Raft library, or the state it was given; the text says what.
     #[error("{0}")]
     Raft(String),
@@ -160,7 +166,7 @@ impl Consensus {
     }
 
     /// Commits a command and waits until it is applied here. [`ApiError::Timeout`], [`ApiError::LeaderChanged`] and
-    /// [`ApiError::Stopped`] leave open whether it was; every other error is a refusal. Dropping the future cancels
+    /// [`ApiError::Stopped`] leave open whether it will be; every other error is a refusal. Dropping the future cancels
     /// nothing that is already proposed.
     pub async fn propose(&self, command: InternalRaftRequest) -> Result<Applied, ApiError> {
         let bytes = command.encoded_len();
@@ -202,11 +208,28 @@ impl Consensus {
         let standing = &self.inner.standing;
         Status {
             leader: server.current_leader.unwrap_or(0),
-            term: server.vote.leader_id.term,
+            term: standing.term(),
             last_log_index: standing.last_log(),
             committed: standing.committed(),
             applied: standing.applied(),
             is_leader: *self.inner.leadership.borrow(),
+        }
+    }
+
+    /// Resolves once there has been no leader for `limit`, without a break.
+    pub async fn leaderless(&self, limit: Duration) {
+        let mut metrics = self.inner.raft.server_metrics();
+        loop {
+            // A library that has ended knows of no leader, whatever it said last.
+            let goes_on = until_led(&mut metrics, false).await;
+            let elected = async {
+                if !goes_on || !until_led(&mut metrics, true).await {
+                    std::future::pending::<()>().await;
+                }
+            };
+            if tokio::time::timeout(limit, elected).await.is_err() {
+                return;
+            }
         }
     }
 
@@ -236,4 +259,14 @@ impl Consensus {
             None => Ok(()),
         }
     }
+}
+
+/// Waits until there is a leader, or until there is none. `false`: the library has ended first.
+async fn until_led(metrics: &mut ServerMetrics, led: bool) -> bool {
+    while metrics.borrow_watched().current_leader.is_some() != led {
+        if metrics.changed().await.is_err() {
+            return false;
+        }
+    }
+    true
 }

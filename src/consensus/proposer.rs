@@ -191,7 +191,7 @@ async fn try_until(raft: &RaftHandle, batch: &Batch, deadline: Instant) -> Resul
             // Never appended. A leader that has just been elected refuses until a quorum has answered it.
             Ok(Ok(Err(ClientWriteError::ForwardToLeader(forward)))) => {
                 let refusal = match forward.leader_id {
-                    Some(_) => ApiError::LeaderChanged,
+                    Some(_) => ApiError::Timeout,
                     None => ApiError::NoLeader,
                 };
                 wait_for_change(raft, deadline).await.map_err(|()| refusal)?;

@@ -19,6 +19,7 @@ pub(super) struct Standing {
     facts: Mutex<Facts>,
     ready: AtomicBool,
     ready_changes: watch::Sender<bool>,
+    term: AtomicU64,
     committed: AtomicU64,
     applied: AtomicU64,
     last_log: AtomicU64,
@@ -42,6 +43,7 @@ impl Standing {
             facts: Mutex::default(),
             ready: AtomicBool::new(false),
             ready_changes: watch::Sender::new(false),
+            term: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             applied: AtomicU64::new(0),
             last_log: AtomicU64::new(0),
@@ -58,8 +60,9 @@ impl Standing {
         self.ready_changes.subscribe()
     }
 
-    /// A vote is durable.
+    /// A vote is about to be made durable.
     pub(super) fn voted(&self, vote: &Vote) {
+        self.term.store(vote.leader_id.term, Ordering::Release);
         let mut facts = self.facts.lock();
         let leads = vote.committed && vote.leader_id.voted_for == self.member_id;
         let led_term = if leads { vote.leader_id.term } else { 0 };
@@ -109,6 +112,11 @@ impl Standing {
     fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Ordering::Release);
         self.ready_changes.send_if_modified(|current| std::mem::replace(current, ready) != ready);
+    }
+
+    /// The term of the last vote.
+    pub(super) fn term(&self) -> u64 {
+        self.term.load(Ordering::Acquire)
     }
 
     /// Index of the last committed entry known here.

@@ -1,6 +1,6 @@
 //! Accepting connections: how many, how patiently, and how they end.
 //!
-//! At the limit the next connection waits unaccepted. A connection is one task; it serves HTTP/1.1 and HTTP/2 by what the client
+//! At the limit the next connection waits unaccepted. A connection is one task, TLS handshake included; it serves HTTP/1.1 and HTTP/2 by what the client
 //! speaks, and ends when the client goes, when its request's head does not come in time, or when the member drains.
 
 use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
@@ -11,12 +11,16 @@ use hyper_util::{
     server::conn::auto,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tokio_util::sync::CancellationToken;
 
-use super::front::{self, Connection, Front};
+use super::{
+    front::{self, Connection, Front, Security},
+    tls::Tls,
+};
 
 /// Longest time for a request's head, and for the silence before it; etcd's figure.
 const HEAD_READ_MAX: Duration = Duration::from_secs(300);
@@ -31,6 +35,9 @@ const HTTP2_PING_WAIT_MAX: Duration = Duration::from_secs(20);
 const TCP_KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const TCP_KEEPALIVE_PROBES_MAX: u32 = 4;
+/// Longest time that what is written may stand still because the client does not read, or does not answer, in
+/// milliseconds. Keepalive does not see the first: such a client's system answers.
+const TCP_STALL_MAX_MILLIS: u32 = 60_000;
 /// First and longest wait after an accept that failed for lack of something (file descriptors, memory).
 const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(5);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -38,6 +45,7 @@ const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Accepts on one listener until `closed`.
 pub(super) async fn accept(
     listener: TcpListener,
+    tls: Option<Arc<Tls>>,
     front: Arc<Front>,
     connections: Arc<Semaphore>,
     closed: CancellationToken,
@@ -51,8 +59,7 @@ pub(super) async fn accept(
             tracing::debug!(%error, "a connection was gone before it was served");
             continue;
         }
-        let connection = Arc::new(Connection::new(Arc::clone(&front), permit));
-        front.tasks.spawn(serve(stream, connection));
+        front.tasks.spawn(welcome(stream, tls.clone(), Arc::clone(&front), permit));
     }
 }
 
@@ -60,7 +67,7 @@ async fn next(
     listener: &TcpListener,
     connections: &Arc<Semaphore>,
     pause: &mut Duration,
-) -> (TcpStream, tokio::sync::OwnedSemaphorePermit) {
+) -> (TcpStream, OwnedSemaphorePermit) {
     let permit = Arc::clone(connections).acquire_owned().await.expect("nobody closes the semaphore");
     loop {
         match listener.accept().await {
@@ -93,10 +100,26 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepidle(stream, TCP_KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(stream, TCP_KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(stream, TCP_KEEPALIVE_PROBES_MAX)?;
+    sockopt::set_tcp_user_timeout(stream, TCP_STALL_MAX_MILLIS)?;
     Ok(())
 }
 
-async fn serve(stream: TcpStream, connection: Arc<Connection>) {
+/// Shakes hands where TLS is spoken, and serves.
+async fn welcome(stream: TcpStream, tls: Option<Arc<Tls>>, front: Arc<Front>, permit: OwnedSemaphorePermit) {
+    let Some(tls) = tls else {
+        serve(stream, Arc::new(Connection::new(front, permit, Security::None))).await;
+        return;
+    };
+    match front.going_down.run_until_cancelled(tls.handshake(stream)).await {
+        Some(Ok((stream, certificate_name))) => {
+            serve(stream, Arc::new(Connection::new(front, permit, Security::Tls { certificate_name }))).await;
+        }
+        Some(Err(error)) => tracing::debug!(%error, "a client did not get through the TLS handshake"),
+        None => {}
+    }
+}
+
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, connection: Arc<Connection>) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_READ_MAX).max_buf_size(HTTP1_BUFFER_BYTES_MAX);
     builder
@@ -124,5 +147,22 @@ async fn serve(stream: TcpStream, connection: Arc<Connection>) {
     };
     if let Err(error) = ended {
         tracing::debug!(error, "a connection ended with an error");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_is_watched_by_the_kernel_in_both_directions() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        prepare(&stream).unwrap();
+        assert!(rustix::net::sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(rustix::net::sockopt::tcp_user_timeout(&stream).unwrap(), TCP_STALL_MAX_MILLIS);
     }
 }

@@ -2,29 +2,37 @@
 //!
 //! One match on the path and no layers: what is done for each request is written here.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Instant};
 
 use axum::extract::{FromRequestParts as _, ws::WebSocketUpgrade};
 use hyper::{
-    Method as HttpMethod, Request, Response, StatusCode,
+    Method as HttpMethod, Request, Response, StatusCode, Version,
     body::Incoming,
-    header::{EXPECT, UPGRADE},
+    header::{EXPECT, HOST, HeaderValue, LOCATION, UPGRADE},
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
+    access::Access,
     caller,
     limits::{Limits, client_timeout},
     meter::{Call, Meter},
+    path::{self, Place},
     reply::{self, Body, Reply},
-    routes::{Method, Router, current_path},
-    side, socket,
+    routes::{Method, Router},
+    server_stream, side,
+    socket::{self, Asked},
     stream::{self, Ends},
     unary,
     values::Values,
 };
-use crate::{error::ApiError, metrics::Metrics, service::Services};
+use crate::{
+    config::Transport,
+    error::ApiError,
+    metrics::Metrics,
+    service::{Caller, Services},
+};
 
 /// What all connections share.
 #[derive(Debug)]
@@ -32,6 +40,7 @@ pub(super) struct Front {
     pub(super) services: Services,
     pub(super) metrics: Metrics,
     pub(super) limits: Limits,
+    access: Access,
     /// Ends streams and sockets: the member is going down.
     pub(super) going_down: CancellationToken,
     /// Ends everything at once: the time for going down is over.
@@ -44,8 +53,9 @@ pub(super) struct Front {
 }
 
 impl Front {
-    pub(super) fn new(services: Services, metrics: Metrics, request_bytes_max: usize) -> Front {
+    pub(super) fn new(services: Services, metrics: Metrics, request_bytes_max: usize, transport: &Transport) -> Front {
         Front {
+            access: Access::new(transport),
             limits: Limits::new(request_bytes_max),
             going_down: CancellationToken::new(),
             abort: CancellationToken::new(),
@@ -64,17 +74,35 @@ impl Front {
     }
 }
 
+/// What stands between a connection and who would listen in.
+#[derive(Debug)]
+pub(super) enum Security {
+    None,
+    /// TLS, and the name in the client's certificate if it had to have one.
+    Tls {
+        certificate_name: Option<String>,
+    },
+}
+
 /// One client connection; whatever outlives its HTTP part (a socket) holds on to it.
 #[derive(Debug)]
 pub(super) struct Connection {
     front: Arc<Front>,
+    security: Security,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Connection {
-    pub(super) fn new(front: Arc<Front>, permit: OwnedSemaphorePermit) -> Connection {
+    pub(super) fn new(front: Arc<Front>, permit: OwnedSemaphorePermit, security: Security) -> Connection {
         front.metrics.http_connections.inc();
-        Connection { front, _permit: permit }
+        Connection { front, security, _permit: permit }
+    }
+
+    fn certificate_name(&self) -> Option<&str> {
+        match &self.security {
+            Security::Tls { certificate_name } => certificate_name.as_deref(),
+            Security::None => None,
+        }
     }
 
     pub(super) fn front(&self) -> &Front {
@@ -90,20 +118,37 @@ impl Drop for Connection {
 
 /// Answers one request.
 pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incoming>) -> Reply {
+    let access = &connection.front.access;
+    if let Some(refusal) = access.refuse_host(matches!(connection.security, Security::Tls { .. }), &request) {
+        connection.front.other_meter.answered(refusal.status());
+        return refusal;
+    }
+    let origin = access.origin(request.headers());
     let mut reply = if request.method() == HttpMethod::OPTIONS {
         connection.front.other_meter.answered(StatusCode::OK);
         Response::new(Body::Whole(None))
     } else {
         endpoint(&connection, request).await
     };
-    reply::allow_any_origin(reply.headers_mut());
+    access.allow(origin, reply.headers_mut());
     reply
 }
 
 async fn endpoint(connection: &Arc<Connection>, request: Request<Incoming>) -> Reply {
     let front = connection.front();
-    let path = current_path(request.uri().path());
-    if !path.starts_with("/v3/") {
+    if let Some(reply) = refusal(&request) {
+        front.other_meter.answered(reply.status());
+        return reply;
+    }
+    let path = match path::place(request.uri()) {
+        Place::Here(path) => path.into_owned(),
+        Place::Elsewhere(location) => return redirect(front, &location),
+        Place::Malformed => {
+            front.other_meter.answered(StatusCode::BAD_REQUEST);
+            return reply::text(StatusCode::BAD_REQUEST, "400 Bad Request");
+        }
+    };
+    if !path.starts_with("/v3/") || !front.access.gateway {
         return side_endpoint(front, &path, &request).await;
     }
     let found = front.router.find(&path);
@@ -113,7 +158,7 @@ async fn endpoint(connection: &Arc<Connection>, request: Request<Incoming>) -> R
     }
     let refusal = match method {
         Some(method) if request.method() == HttpMethod::POST => {
-            return api_call(front, method, meter.start(), request).await;
+            return api_call(connection, method, meter.start(), request).await;
         }
         Some(_) => ApiError::MethodNotAllowed,
         None => ApiError::NoSuchPath,
@@ -122,12 +167,31 @@ async fn endpoint(connection: &Arc<Connection>, request: Request<Incoming>) -> R
     reply::error(&refusal)
 }
 
-async fn api_call(front: &Front, method: Method, call: Call, request: Request<Incoming>) -> Reply {
-    let timeout = match client_timeout(request.headers()) {
-        Ok(timeout) => timeout,
+/// What HTTP/1.1 itself does not allow.
+fn refusal(request: &Request<Incoming>) -> Option<Reply> {
+    let needs_host = request.version() == Version::HTTP_11 && request.uri().host().is_none();
+    let refused = needs_host && !request.headers().contains_key(HOST);
+    refused.then(|| reply::text(StatusCode::BAD_REQUEST, "400 Bad Request: missing required Host header"))
+}
+
+/// Sends a client to the path it should have asked for; method and body stay.
+fn redirect(front: &Front, location: &str) -> Reply {
+    let mut reply = Response::new(Body::Whole(None));
+    *reply.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    let location = HeaderValue::from_str(location).expect("a location is encoded, or was in a request's head");
+    reply.headers_mut().insert(LOCATION, location);
+    front.other_meter.answered(reply.status());
+    reply
+}
+
+async fn api_call(connection: &Connection, method: Method, call: Call, request: Request<Incoming>) -> Reply {
+    let began = Instant::now();
+    let front = connection.front();
+    let Wishes { timeout, requires_leader } = match wishes(front, request.headers()) {
+        Ok(wishes) => wishes,
         Err(error) => return finish(call, Err(error)),
     };
-    let caller = caller::of_request(request.headers());
+    let caller = caller::of_request(request.headers(), connection.certificate_name());
     let asks_first = request.headers().contains_key(EXPECT);
     let body = request.into_body();
     let streamed = matches!(method, Method::Watch | Method::LeaseKeepAlive);
@@ -135,19 +199,54 @@ async fn api_call(front: &Front, method: Method, call: Call, request: Request<In
         let values = Values::new(body, front.limits.text_bytes_max);
         let ends = Ends { going_down: front.going_down.clone(), timeout };
         return match method {
-            Method::Watch => stream::watch(&front.services.watch, &caller, values, ends, call).await,
+            Method::Watch => {
+                let session = front.services.watch.open(caller, requires_leader);
+                stream::watch(session, values, ends, call).await
+            }
             _ => stream::keep_alive(front.services.lease.clone(), caller, values, ends, call).await,
         };
     }
+    if method.is_server_stream() {
+        let ends = Ends { going_down: front.going_down.clone(), timeout };
+        let messages = async {
+            let text = front.limits.read_body(body, asks_first).await?;
+            server_stream::open(&front.services, method, &caller, &text).await
+        };
+        return server_stream::lines(messages, ends, call).await;
+    }
     let answer = async {
         let text = front.limits.read_body(body, asks_first).await?;
-        unary::call(&front.services, &front.limits, method, &caller, &text).await
+        unary_call(front, method, &caller, &text).await
     };
     let answer = match timeout {
         None => answer.await,
-        Some(timeout) => within(timeout, answer).await,
+        Some(timeout) => within(timeout.saturating_sub(began.elapsed()), answer).await,
     };
     finish(call, answer)
+}
+
+/// What a client asks for beside its request.
+struct Wishes {
+    timeout: Option<std::time::Duration>,
+    requires_leader: bool,
+}
+
+/// Reads the headers that say how to go about a call.
+fn wishes(front: &Front, headers: &hyper::HeaderMap) -> Result<Wishes, ApiError> {
+    let requires_leader = caller::requires_leader(headers);
+    if requires_leader && !front.services.has_leader() {
+        return Err(ApiError::NoLeader);
+    }
+    Ok(Wishes { timeout: client_timeout(headers)?, requires_leader })
+}
+
+/// A unary call that ends with the member if it waits for other clients. Dropping it ends its wait.
+async fn unary_call(front: &Front, method: Method, caller: &Caller, text: &[u8]) -> Result<Vec<u8>, ApiError> {
+    let answer = unary::call(&front.services, &front.limits, method, caller, text);
+    if !method.may_wait() {
+        return answer.await;
+    }
+    front.going_down.run_until_cancelled(answer).await.unwrap_or(Err(ApiError::Stopped))
 }
 
 async fn within<T>(
@@ -163,7 +262,7 @@ async fn within<T>(
 fn finish(mut call: Call, answer: Result<Vec<u8>, ApiError>) -> Reply {
     call.ends(answer.as_ref().err());
     let reply = match answer {
-        Ok(body) => reply::json(StatusCode::OK, body),
+        Ok(body) => reply::answer(body),
         Err(error) => reply::error(&error),
     };
     call.took();
@@ -200,13 +299,16 @@ async fn upgrade(
     request: Request<Incoming>,
 ) -> Reply {
     let (mut parts, _) = request.into_parts();
-    match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
-        Ok(upgrade) => {
+    let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
+    let upgrade = upgrade.map_err(|rejection| ApiError::Malformed(rejection.to_string()));
+    match upgrade.and_then(|upgrade| Ok((upgrade, wishes(connection.front(), &parts.headers)?))) {
+        Ok((upgrade, Wishes { timeout, requires_leader })) => {
             call.answered(StatusCode::SWITCHING_PROTOCOLS);
-            socket::upgrade(Arc::clone(connection), upgrade, method, caller::of_request(&parts.headers), call)
+            let caller = caller::of_socket(&parts.headers, connection.certificate_name());
+            let asked = Asked { method, caller, timeout, requires_leader };
+            socket::upgrade(Arc::clone(connection), upgrade, asked, call)
         }
-        Err(rejection) => {
-            let error = ApiError::Malformed(rejection.to_string());
+        Err(error) => {
             call.ends(Some(&error));
             call.answered(reply::status_of(&error));
             reply::error(&error)

@@ -112,28 +112,31 @@ async fn drain(body: &mut Incoming) {
     let _ = tokio::time::timeout(REFUSED_BODY_READ_MAX, reading).await;
 }
 
-/// The client's deadline: header `Grpc-Timeout`, digits and a unit.
+/// The client's deadline: header `Grpc-Timeout`, digits and a unit. As with the original, nothing and 0 are no deadline, and one
+/// below 0 has passed.
 pub(super) fn client_timeout(headers: &HeaderMap) -> Result<Option<Duration>, ApiError> {
     let Some(value) = headers.get("grpc-timeout") else { return Ok(None) };
-    let text = value.to_str().unwrap_or_default();
-    parse_timeout(text).map(Some).ok_or_else(|| ApiError::Malformed(format!("invalid grpc-timeout: {text}")))
+    let text = value.to_str().unwrap_or("not text");
+    if text.is_empty() {
+        return Ok(None);
+    }
+    parse_timeout(text).ok_or_else(|| ApiError::Malformed(format!("invalid grpc-timeout: {text}")))
 }
 
-fn parse_timeout(text: &str) -> Option<Duration> {
+/// The outer `None`: no timeout can be read from the text. The inner one: it sets no deadline.
+fn parse_timeout(text: &str) -> Option<Option<Duration>> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let amount: u64 = digits.parse().ok()?;
-    match unit {
-        "H" => Some(Duration::from_secs(amount.saturating_mul(3600))),
-        "M" => Some(Duration::from_secs(amount.saturating_mul(60))),
-        "S" => Some(Duration::from_secs(amount)),
-        "m" => Some(Duration::from_millis(amount)),
-        "u" => Some(Duration::from_micros(amount)),
-        "n" => Some(Duration::from_nanos(amount)),
-        _ => None,
-    }
+    let amount: i64 = digits.parse().ok()?;
+    let of: fn(u64) -> Duration = match unit {
+        "H" => |hours| Duration::from_secs(hours.saturating_mul(3600)),
+        "M" => |minutes| Duration::from_secs(minutes.saturating_mul(60)),
+        "S" => Duration::from_secs,
+        "m" => Duration::from_millis,
+        "u" => Duration::from_micros,
+        "n" => Duration::from_nanos,
+        _ => return None,
+    };
+    Some(if amount == 0 { None } else { Some(of(u64::try_from(amount).unwrap_or(0))) })
 }
 
 #[cfg(test)]
@@ -144,13 +147,20 @@ mod tests {
 
     #[test]
     fn timeouts_are_digits_and_a_unit() {
-        assert_eq!(parse_timeout("2H"), Some(Duration::from_secs(7200)));
-        assert_eq!(parse_timeout("3M"), Some(Duration::from_secs(180)));
-        assert_eq!(parse_timeout("4S"), Some(Duration::from_secs(4)));
-        assert_eq!(parse_timeout("5m"), Some(Duration::from_millis(5)));
-        assert_eq!(parse_timeout("6u"), Some(Duration::from_micros(6)));
-        assert_eq!(parse_timeout("7n"), Some(Duration::from_nanos(7)));
-        for text in ["", "S", "1", "1s", "-1S", "+1S", "1.5S", "1 S", "99999999999999999999S", "1é"] {
+        for (text, timeout) in [
+            ("2H", Duration::from_secs(7200)),
+            ("3M", Duration::from_secs(180)),
+            ("4S", Duration::from_secs(4)),
+            ("+4S", Duration::from_secs(4)),
+            ("5m", Duration::from_millis(5)),
+            ("6u", Duration::from_micros(6)),
+            ("7n", Duration::from_nanos(7)),
+            ("-1S", Duration::ZERO),
+        ] {
+            assert_eq!(parse_timeout(text), Some(Some(timeout)), "{text}");
+        }
+        assert_eq!(parse_timeout("0S"), Some(None));
+        for text in ["", "S", "1", "1s", "1.5S", "1 S", "99999999999999999999S", "1é"] {
             assert_eq!(parse_timeout(text), None, "{text}");
         }
     }

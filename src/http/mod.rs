@@ -1,12 +1,13 @@
-//! Bytes on the wire: the accept loop, HTTP/1.1, HTTP/2 and WebSocket, etcd's JSON gateway API, health and metrics.
+//! Bytes on the wire: the accept loop, TLS, HTTP/1.1, HTTP/2 and WebSocket, etcd's JSON gateway API, health and metrics.
 //!
-//! A request goes accept → front → one of three call shapes (unary, stream, socket), each of which turns JSON into the
+//! A request goes accept → front → one of the call shapes (unary, server stream, stream, socket), each of which turns JSON into the
 //! services' messages and back. What comes from outside may be anything: it gets an answer, never a panic, and what a client
 //! can make this room hold is bounded.
 //!
 //! Must never know: what a request means, where data lies, or how members agree.
 
 mod accept;
+mod access;
 mod caller;
 mod front;
 #[cfg(fuzzing)]
@@ -17,13 +18,16 @@ mod limits;
 mod meter;
 mod openapi;
 mod outputs;
+mod path;
 mod reply;
 mod routes;
+mod server_stream;
 mod side;
 mod socket;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod unary;
 mod values;
 
@@ -33,15 +37,29 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::front::Front;
-use crate::{metrics::Metrics, service::Services};
+pub use self::tls::{Tls, TlsError};
+use crate::{config::Transport, metrics::Metrics, service::Services};
 
 /// Settings of the front.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct HttpOptions {
     /// Largest encoded request, in bytes (etcd's max-request-bytes).
     pub request_bytes_max: usize,
     /// Most connections at once.
     pub connections_max: usize,
+    /// Who is let in, and to what. Its files are not looked at: `tls` is what came of them.
+    pub transport: Transport,
+    /// Certificates, for the listeners that need them.
+    pub tls: Option<Tls>,
+}
+
+/// A listener that is already bound.
+#[derive(Debug)]
+pub struct HttpListener {
+    /// The socket.
+    pub socket: std::net::TcpListener,
+    /// Whether clients speak TLS here.
+    pub is_tls: bool,
 }
 
 /// The running front.
@@ -57,27 +75,33 @@ impl HttpServer {
     /// called within a tokio runtime.
     ///
     /// # Errors
-    /// A listener that cannot be used.
+    /// A listener that cannot be used, or needs certificates that are not there.
     pub fn start(
-        listeners: Vec<std::net::TcpListener>,
+        listeners: Vec<HttpListener>,
         options: HttpOptions,
         services: Services,
         metrics: Metrics,
     ) -> io::Result<HttpServer> {
-        let addresses = listeners.iter().map(std::net::TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
-        let listeners = listeners
-            .into_iter()
-            .map(|listener| {
-                listener.set_nonblocking(true)?;
-                tokio::net::TcpListener::from_std(listener)
-            })
-            .collect::<io::Result<Vec<_>>>()?;
-        let front = Arc::new(Front::new(services, metrics, options.request_bytes_max));
+        let tls = options.tls.map(Arc::new);
+        let mut addresses = Vec::new();
+        let mut bound = Vec::new();
+        for HttpListener { socket, is_tls } in listeners {
+            let tls = if is_tls {
+                let missing = || io::Error::new(io::ErrorKind::InvalidInput, "TLS needs a certificate and its key");
+                Some(tls.clone().ok_or_else(missing)?)
+            } else {
+                None
+            };
+            addresses.push(socket.local_addr()?);
+            socket.set_nonblocking(true)?;
+            bound.push((tokio::net::TcpListener::from_std(socket)?, tls));
+        }
+        let front = Arc::new(Front::new(services, metrics, options.request_bytes_max, &options.transport));
         let connections = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
         let accepting = CancellationToken::new();
-        for listener in listeners {
+        for (listener, tls) in bound {
             let accepting = accepting.clone();
-            front.tasks.spawn(accept::accept(listener, Arc::clone(&front), Arc::clone(&connections), accepting));
+            front.tasks.spawn(accept::accept(listener, tls, Arc::clone(&front), Arc::clone(&connections), accepting));
         }
         Ok(HttpServer { addresses, front, accepting })
     }

@@ -13,7 +13,7 @@ use futures_util::Stream;
 use http_body::{Frame, SizeHint};
 use hyper::{
     HeaderMap, Response, StatusCode,
-    header::{CONTENT_TYPE, HeaderName, HeaderValue},
+    header::{CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE},
 };
 
 use super::json::write;
@@ -65,6 +65,18 @@ pub(super) fn json(status: StatusCode, body: Vec<u8>) -> Reply {
     whole(status, HeaderValue::from_static("application/json"), body.into())
 }
 
+/// The whole answer to a call that succeeded.
+pub(super) fn answer(body: Vec<u8>) -> Reply {
+    let mut reply = json(StatusCode::OK, body);
+    mark_as_rpc(reply.headers_mut());
+    reply
+}
+
+/// Clients of etcd's gateway see the header of the gRPC answer behind theirs.
+fn mark_as_rpc(headers: &mut HeaderMap) {
+    headers.insert(HeaderName::from_static("grpc-metadata-content-type"), HeaderValue::from_static("application/grpc"));
+}
+
 /// A whole plain-text answer.
 pub(super) fn text(status: StatusCode, body: impl Into<Bytes>) -> Reply {
     whole(status, HeaderValue::from_static("text/plain; charset=utf-8"), body.into())
@@ -82,12 +94,13 @@ pub(super) fn whole(status: StatusCode, content_type: HeaderValue, body: Bytes) 
 pub(super) fn lines(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Reply {
     let mut reply = Response::new(Body::Pieces(Box::pin(pieces)));
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    mark_as_rpc(reply.headers_mut());
     reply
 }
 
 /// The answer to a call that failed.
 pub(super) fn error(error: &ApiError) -> Reply {
-    json(status_of(error), error_body(error))
+    with_challenge(json(status_of(error), error_body(error)), error)
 }
 
 /// The answer to a stream that failed before its first message.
@@ -95,7 +108,17 @@ pub(super) fn stream_error(error: &ApiError) -> Reply {
     let mut body = Vec::new();
     write_stream_error(&mut body, error);
     body.push(b'\n');
-    json(status_of(error), body)
+    with_challenge(json(status_of(error), body), error)
+}
+
+/// A 401 must say how to do better; etcd's says what was wrong.
+fn with_challenge(mut reply: Reply, error: &ApiError) -> Reply {
+    if reply.status() == StatusCode::UNAUTHORIZED
+        && let Ok(challenge) = HeaderValue::from_str(&error.to_string())
+    {
+        reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    reply
 }
 
 /// The HTTP status a failure is answered with.
@@ -127,18 +150,6 @@ pub(super) fn write_stream_error(out: &mut Vec<u8>, error: &ApiError) {
     write::number(object.name("code"), code.number());
     object.end();
     outer.end();
-}
-
-/// Lets pages of any origin use the API, as etcd does by default.
-pub(super) fn allow_any_origin(headers: &mut HeaderMap) {
-    const ALLOW: [(HeaderName, &str); 3] = [
-        (hyper::header::ACCESS_CONTROL_ALLOW_METHODS, "POST, GET, OPTIONS, PUT, DELETE"),
-        (hyper::header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
-        (hyper::header::ACCESS_CONTROL_ALLOW_HEADERS, "accept, content-type, authorization"),
-    ];
-    for (name, value) in ALLOW {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
 }
 
 #[cfg(test)]
@@ -189,6 +200,8 @@ pub(super) mod tests {
             (ApiError::NoSuchPath, 5, 404, "Not Found"),
             (ApiError::MethodNotAllowed, 12, 501, "Method Not Allowed"),
             (ApiError::Unimplemented("x".into()), 12, 501, "x"),
+            (ApiError::Canceled, 1, 499, "context canceled"),
+            (ApiError::Unknown("election: no leader".into()), 2, 500, "election: no leader"),
             (ApiError::DataLoss("x".into()), 15, 500, "etcdserver: x"),
             (ApiError::Internal("x".into()), 13, 500, "etcdserver: internal error: x"),
         ]

@@ -22,8 +22,42 @@ pub(super) enum Method {
     LeaseTimeToLive,
     LeaseLeases,
     MemberList,
+    MemberAdd,
+    MemberUpdate,
+    MemberRemove,
+    MemberPromote,
     Status,
     Alarm,
+    AuthEnable,
+    AuthDisable,
+    AuthStatus,
+    Authenticate,
+    UserAdd,
+    UserGet,
+    UserList,
+    UserDelete,
+    UserChangePassword,
+    UserGrantRole,
+    UserRevokeRole,
+    RoleAdd,
+    RoleGet,
+    RoleList,
+    RoleDelete,
+    RoleGrantPermission,
+    RoleRevokePermission,
+    Defragment,
+    Hash,
+    HashKv,
+    Snapshot,
+    MoveLeader,
+    Downgrade,
+    Lock,
+    Unlock,
+    Campaign,
+    Proclaim,
+    Leader,
+    Observe,
+    Resign,
 }
 
 /// One method with its paths.
@@ -40,7 +74,7 @@ pub(super) struct Route {
 }
 
 /// Every route.
-pub(super) const ROUTES: [Route; 14] = [
+pub(super) const ROUTES: &[Route] = &[
     kv(Method::Range, &["/v3/kv/range"], "Range"),
     kv(Method::Put, &["/v3/kv/put"], "Put"),
     kv(Method::DeleteRange, &["/v3/kv/deleterange"], "DeleteRange"),
@@ -52,14 +86,43 @@ pub(super) const ROUTES: [Route; 14] = [
     lease(Method::LeaseKeepAlive, &["/v3/lease/keepalive"], "LeaseKeepAlive"),
     lease(Method::LeaseTimeToLive, &["/v3/lease/timetolive", "/v3/kv/lease/timetolive"], "LeaseTimeToLive"),
     lease(Method::LeaseLeases, &["/v3/lease/leases", "/v3/kv/lease/leases"], "LeaseLeases"),
-    Route {
-        method: Method::MemberList,
-        paths: &["/v3/cluster/member/list"],
-        service: "etcdserverpb.Cluster",
-        name: "MemberList",
-    },
+    cluster(Method::MemberList, &["/v3/cluster/member/list"], "MemberList"),
+    cluster(Method::MemberAdd, &["/v3/cluster/member/add"], "MemberAdd"),
+    cluster(Method::MemberUpdate, &["/v3/cluster/member/update"], "MemberUpdate"),
+    cluster(Method::MemberRemove, &["/v3/cluster/member/remove"], "MemberRemove"),
+    cluster(Method::MemberPromote, &["/v3/cluster/member/promote"], "MemberPromote"),
     maintenance(Method::Status, &["/v3/maintenance/status"], "Status"),
     maintenance(Method::Alarm, &["/v3/maintenance/alarm"], "Alarm"),
+    auth(Method::AuthEnable, &["/v3/auth/enable"], "AuthEnable"),
+    auth(Method::AuthDisable, &["/v3/auth/disable"], "AuthDisable"),
+    auth(Method::AuthStatus, &["/v3/auth/status"], "AuthStatus"),
+    auth(Method::Authenticate, &["/v3/auth/authenticate"], "Authenticate"),
+    auth(Method::UserAdd, &["/v3/auth/user/add"], "UserAdd"),
+    auth(Method::UserGet, &["/v3/auth/user/get"], "UserGet"),
+    auth(Method::UserList, &["/v3/auth/user/list"], "UserList"),
+    auth(Method::UserDelete, &["/v3/auth/user/delete"], "UserDelete"),
+    auth(Method::UserChangePassword, &["/v3/auth/user/changepw"], "UserChangePassword"),
+    auth(Method::UserGrantRole, &["/v3/auth/user/grant"], "UserGrantRole"),
+    auth(Method::UserRevokeRole, &["/v3/auth/user/revoke"], "UserRevokeRole"),
+    auth(Method::RoleAdd, &["/v3/auth/role/add"], "RoleAdd"),
+    auth(Method::RoleGet, &["/v3/auth/role/get"], "RoleGet"),
+    auth(Method::RoleList, &["/v3/auth/role/list"], "RoleList"),
+    auth(Method::RoleDelete, &["/v3/auth/role/delete"], "RoleDelete"),
+    auth(Method::RoleGrantPermission, &["/v3/auth/role/grant"], "RoleGrantPermission"),
+    auth(Method::RoleRevokePermission, &["/v3/auth/role/revoke"], "RoleRevokePermission"),
+    maintenance(Method::Defragment, &["/v3/maintenance/defragment"], "Defragment"),
+    maintenance(Method::Hash, &["/v3/maintenance/hash"], "Hash"),
+    maintenance(Method::HashKv, &["/v3/maintenance/hashkv"], "HashKV"),
+    maintenance(Method::Snapshot, &["/v3/maintenance/snapshot"], "Snapshot"),
+    maintenance(Method::MoveLeader, &["/v3/maintenance/transfer-leadership"], "MoveLeader"),
+    maintenance(Method::Downgrade, &["/v3/maintenance/downgrade"], "Downgrade"),
+    lock(Method::Lock, &["/v3/lock/lock"], "Lock"),
+    lock(Method::Unlock, &["/v3/lock/unlock"], "Unlock"),
+    election(Method::Campaign, &["/v3/election/campaign"], "Campaign"),
+    election(Method::Proclaim, &["/v3/election/proclaim"], "Proclaim"),
+    election(Method::Leader, &["/v3/election/leader"], "Leader"),
+    election(Method::Observe, &["/v3/election/observe"], "Observe"),
+    election(Method::Resign, &["/v3/election/resign"], "Resign"),
 ];
 
 const fn kv(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
@@ -70,15 +133,42 @@ const fn lease(method: Method, paths: &'static [&'static str], name: &'static st
     Route { method, paths, service: "etcdserverpb.Lease", name }
 }
 
+const fn cluster(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
+    Route { method, paths, service: "etcdserverpb.Cluster", name }
+}
+
 const fn maintenance(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
     Route { method, paths, service: "etcdserverpb.Maintenance", name }
 }
 
+const fn auth(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
+    Route { method, paths, service: "etcdserverpb.Auth", name }
+}
+
+const fn lock(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
+    Route { method, paths, service: "v3lockpb.Lock", name }
+}
+
+const fn election(method: Method, paths: &'static [&'static str], name: &'static str) -> Route {
+    Route { method, paths, service: "v3electionpb.Election", name }
+}
+
 impl Method {
+    /// Whether one request is answered with a stream of messages.
+    pub(super) fn is_server_stream(self) -> bool {
+        matches!(self, Method::Observe | Method::Snapshot)
+    }
+
+    /// Whether a call waits for other clients, for as long as its own is there.
+    pub(super) fn may_wait(self) -> bool {
+        matches!(self, Method::Lock | Method::Campaign)
+    }
+
     /// The gRPC kind of call, as metrics name it.
     fn kind(self) -> &'static str {
         match self {
             Method::Watch | Method::LeaseKeepAlive => "bidi_stream",
+            _ if self.is_server_stream() => "server_stream",
             _ => "unary",
         }
     }
@@ -143,7 +233,7 @@ mod tests {
     }
     #[test]
     fn kinds_are_those_of_the_schema() {
-        for route in &ROUTES {
+        for route in ROUTES {
             let rpc = crate::http::openapi::document::rpc(route);
             let kind = match (rpc.is_client_streaming(), rpc.is_server_streaming()) {
                 (false, false) => "unary",

@@ -88,7 +88,7 @@ fn metrics(front: &Front) -> Reply {
 }
 
 async fn checks(front: &Front, path: &str, query: &str, root: &str, known: &[&str]) -> Reply {
-    let only = path.strip_prefix(root).and_then(|rest| rest.strip_prefix('/')).filter(|name| !name.is_empty());
+    let only = path.strip_prefix(root).and_then(|rest| rest.strip_prefix('/'));
     let mut excluded = values(query, "exclude");
     if let Some(only) = only {
         if !known.contains(&only) {
@@ -116,9 +116,10 @@ fn report(checks: &[Check], verbose: bool) -> Reply {
         }
     }
     if !healthy {
+        text.push('\n');
         return reply::text(StatusCode::SERVICE_UNAVAILABLE, text);
     }
-    text += if verbose { "ok\n" } else { "ok" };
+    text += "ok\n";
     reply::text(StatusCode::OK, text)
 }
 
@@ -146,14 +147,14 @@ mod tests {
     async fn checks_are_reported_as_etcd_does() {
         let good = Check { name: "serializable_read", failure: None };
         let bad = Check { name: "linearizable_read", failure: Some("etcdserver: no leader".into()) };
-        assert_eq!(body_of(report(std::slice::from_ref(&good), false)).await, (200, "ok".into()));
+        assert_eq!(body_of(report(std::slice::from_ref(&good), false)).await, (200, "ok\n".into()));
         assert_eq!(
             body_of(report(std::slice::from_ref(&good), true)).await,
             (200, "[+]serializable_read ok\nok\n".into())
         );
         let (status, text) = body_of(report(&[good, bad], false)).await;
         assert_eq!(status, 503);
-        assert_eq!(text, "[+]serializable_read ok\n[-]linearizable_read failed: etcdserver: no leader\n");
+        assert_eq!(text, "[+]serializable_read ok\n[-]linearizable_read failed: etcdserver: no leader\n\n");
     }
 
     #[test]

@@ -7,26 +7,33 @@
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
-use futures_util::SinkExt as _;
+use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::{
+    caller::TOKEN_PROTOCOL,
     front::{Connection, Front},
     json::{read, split::Splitter},
     meter::Call,
     outputs,
     reply::{self, Body, Reply},
     routes::Method,
-    stream::GATHERED_BYTES,
+    server_stream,
+    stream::REQUESTS_AT_ONCE_MAX,
     unary,
 };
-use crate::{error::ApiError, service::Caller};
+use crate::{
+    error::{ApiError, Code},
+    service::{Caller, WatchSession},
+};
 
 /// Buffers of one socket; tungstenite's own defaults are 128 KiB each.
 const READ_BUFFER_BYTES: usize = 4 * 1024;
 const WRITE_BUFFER_BYTES: usize = 4 * 1024;
 /// Largest message, in largest requests. Over one request it is refused with a reason, over this the transport gives up.
 const MESSAGE_TEXTS_MAX: usize = 2;
+/// Responses are gathered until they reach this size, then written.
+const GATHERED_BYTES: usize = 64 * 1024;
 /// How often a client is pinged; one that sends nothing at all from one ping to the next is gone.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Longest time a write may stand still.
@@ -35,13 +42,25 @@ const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
 /// A close frame holds this much text.
 const CLOSE_REASON_BYTES_MAX: usize = 120;
-/// The subprotocol under which browsers hand over their token; it is echoed.
-const TOKEN_PROTOCOL: &str = "Bearer";
+
+/// What a socket was opened for.
+pub(super) struct Asked {
+    /// What is called; `None`: the path is unknown.
+    pub(super) method: Option<Method>,
+    /// In whose name.
+    pub(super) caller: Caller,
+    /// How long the client is willing to wait.
+    pub(super) timeout: Option<Duration>,
+    /// Whether it would rather have an error than wait for a leader.
+    pub(super) requires_leader: bool,
+}
 
 /// Why a socket ends.
 enum End {
-    /// The client closed, or is gone.
+    /// The client is gone.
     Client,
+    /// The client sent a close frame, which is to be answered.
+    Closed,
     /// All is said.
     Finished,
     /// The client said something it cannot say.
@@ -52,14 +71,8 @@ enum End {
     GoingDown,
 }
 
-/// Answers an upgrade request and serves the socket on a task of its own. `None` for the method: the path is unknown.
-pub(super) fn upgrade(
-    connection: Arc<Connection>,
-    upgrade: WebSocketUpgrade,
-    method: Option<Method>,
-    caller: Caller,
-    call: Call,
-) -> Reply {
+/// Answers an upgrade request and serves the socket on a task of its own.
+pub(super) fn upgrade(connection: Arc<Connection>, upgrade: WebSocketUpgrade, asked: Asked, call: Call) -> Reply {
     let front = connection.front();
     let task = front.tasks.token();
     let text_bytes_max = front.limits.text_bytes_max;
@@ -73,7 +86,7 @@ pub(super) fn upgrade(
         .on_upgrade(move |socket| async move {
             let front = connection.front();
             tokio::select! {
-                () = serve(socket, front, method, caller, call) => {}
+                () = serve(socket, front, asked, call) => {}
                 () = front.abort.cancelled() => {}
             }
             drop(connection);
@@ -82,18 +95,17 @@ pub(super) fn upgrade(
     response.map(|_| Body::Whole(None))
 }
 
-async fn serve(mut socket: WebSocket, front: &Front, method: Option<Method>, caller: Caller, mut call: Call) {
-    let end = match method {
-        Some(Method::Watch) => watch(&mut socket, front, caller).await,
-        Some(Method::LeaseKeepAlive) => keep_alive(&mut socket, front, &caller).await,
-        Some(method) => once(&mut socket, front, method, &caller).await,
-        None => {
-            let body = reply::error_body(&ApiError::NoSuchPath);
-            send(&mut socket, front, vec![body]).await.err().unwrap_or(End::Finished)
+async fn serve(mut socket: WebSocket, front: &Front, asked: Asked, mut call: Call) {
+    let end = match asked.timeout {
+        None => converse(&mut socket, front, asked).await,
+        Some(timeout) => {
+            let end = tokio::time::timeout(timeout, converse(&mut socket, front, asked)).await;
+            end.unwrap_or(End::Refused(ApiError::DeadlineExceeded))
         }
     };
     let (code, reason) = match end {
         End::Client => return,
+        End::Closed => return part(&mut socket).await,
         End::Finished => (1000, String::new()),
         End::Broken(what) => (1002, what),
         End::GoingDown => (1001, "going away".into()),
@@ -107,6 +119,7 @@ async fn serve(mut socket: WebSocket, front: &Front, method: Option<Method>, cal
             let code = match error {
                 ApiError::Malformed(_) => 1007,
                 ApiError::MessageTooLarge { .. } => 1009,
+                _ if error.code() == Code::Unavailable => 1013,
                 _ => 1008,
             };
             (code, error.to_string())
@@ -118,17 +131,39 @@ async fn serve(mut socket: WebSocket, front: &Front, method: Option<Method>, cal
     close(&mut socket, code, &reason).await;
 }
 
+/// Serves what was asked for until it ends.
+async fn converse(socket: &mut WebSocket, front: &Front, asked: Asked) -> End {
+    let Asked { method, caller, requires_leader, .. } = asked;
+    match method {
+        Some(Method::Watch) => watch(socket, front, front.services.watch.open(caller, requires_leader)).await,
+        Some(Method::LeaseKeepAlive) => keep_alive(socket, front, &caller).await,
+        Some(method) if method.is_server_stream() => messages(socket, front, method, &caller).await,
+        Some(method) => once(socket, front, method, &caller).await,
+        None => {
+            let body = reply::error_body(&ApiError::NoSuchPath);
+            send(socket, front, vec![body]).await.err().unwrap_or(End::Finished)
+        }
+    }
+}
+
 /// A watch session: requests, responses and pings side by side.
-async fn watch(socket: &mut WebSocket, front: &Front, caller: Caller) -> End {
-    let mut session = front.services.watch.open(caller);
+async fn watch(socket: &mut WebSocket, front: &Front, mut session: WatchSession) -> End {
     let mut pulse = Pulse::new();
+    // What is left of the last message. A message can hold a hundred thousand requests, and each is answered.
+    let mut requests: Option<Splitter> = None;
     loop {
+        if let Err(end) = hand_over(&mut requests, &mut session) {
+            return end;
+        }
         let outcome = tokio::select! {
-            message = socket.recv() => pulse.heard(message).and_then(|text| {
-                each_value(&text, front.limits.text_bytes_max, read::watch, |request| session.handle(request))
+            message = socket.recv(), if requests.is_none() => pulse.heard(message).map(|text| {
+                let mut splitter = Splitter::new(front.limits.text_bytes_max);
+                splitter.push(&text);
+                requests = Some(splitter);
             }),
+            () = tokio::task::yield_now(), if requests.is_some() => Ok(()),
             output = poll_fn(|context| session.poll_next(context)) => match output {
-                None => Err(End::GoingDown),
+                None => Err(session.failure().map_or(End::GoingDown, End::Refused)),
                 Some(output) => {
                     let mut frames = Vec::new();
                     let (mut gathered, mut next) = (0, Some(output));
@@ -151,6 +186,21 @@ async fn watch(socket: &mut WebSocket, front: &Front, caller: Caller) -> End {
     }
 }
 
+/// Hands some of a message's requests to the session, none while too many answers wait.
+fn hand_over(requests: &mut Option<Splitter>, session: &mut WatchSession) -> Result<(), End> {
+    for _ in 0..REQUESTS_AT_ONCE_MAX {
+        let Some(splitter) = requests else { break };
+        if !session.takes_requests() {
+            break;
+        }
+        match splitter.next_value(true).map_err(End::Refused)? {
+            Some(value) => session.handle(read::watch(value).map_err(End::Refused)?),
+            None => *requests = None,
+        }
+    }
+    Ok(())
+}
+
 /// Lease renewals: one response for each value.
 async fn keep_alive(socket: &mut WebSocket, front: &Front, caller: &Caller) -> End {
     let mut pulse = Pulse::new();
@@ -170,9 +220,10 @@ async fn keep_alive(socket: &mut WebSocket, front: &Front, caller: &Caller) -> E
 }
 
 async fn renew(socket: &mut WebSocket, front: &Front, caller: &Caller, text: &[u8]) -> Result<(), End> {
-    let mut requests = Vec::new();
-    each_value(text, front.limits.text_bytes_max, read::keep_alive, |request| requests.push(request))?;
-    for request in requests {
+    let mut splitter = Splitter::new(front.limits.text_bytes_max);
+    splitter.push(text);
+    while let Some(value) = splitter.next_value(true).map_err(End::Refused)? {
+        let request = read::keep_alive(value).map_err(End::Refused)?;
         let response = front.services.lease.keep_alive(caller, request).await.map_err(End::Refused)?;
         let mut frame = Vec::new();
         outputs::keep_alive(&mut frame, &response);
@@ -181,40 +232,78 @@ async fn renew(socket: &mut WebSocket, front: &Front, caller: &Caller, text: &[u
     Ok(())
 }
 
-/// A unary call: one message in, one out.
-async fn once(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
+/// A call that is answered with a stream: one message in, many out.
+async fn messages(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
     let mut pulse = Pulse::new();
+    let text = match request(socket, front, &mut pulse).await {
+        Ok(text) => text,
+        Err(end) => return end,
+    };
+    let mut messages = match server_stream::open(&front.services, method, caller, &text).await {
+        Ok(messages) => messages,
+        Err(error) => return End::Refused(error),
+    };
     loop {
         let outcome = tokio::select! {
-            message = socket.recv() => pulse.heard(message),
-            () = pulse.due() => pulse.ping(socket).await.map(|()| Vec::new()),
-            () = front.going_down.cancelled() => Err(End::GoingDown),
+            message = messages.next() => match message {
+                Some(Ok(message)) => send(socket, front, vec![message]).await,
+                Some(Err(error)) => Err(End::Refused(error)),
+                None => Err(End::Finished),
+            },
+            end = until_gone(socket, front, &mut pulse) => Err(end),
         };
-        match outcome {
-            Ok(text) if text.is_empty() => {}
-            Ok(text) => {
-                let answer = unary::call(&front.services, &front.limits, method, caller, &text).await;
-                let body = answer.unwrap_or_else(|error| reply::error_body(&error));
-                return send(socket, front, vec![body]).await.err().unwrap_or(End::Finished);
-            }
-            Err(end) => return end,
+        if let Err(end) = outcome {
+            return end;
         }
     }
 }
 
-/// Hands each JSON value of a message to `take`.
-fn each_value<T>(
-    text: &[u8],
-    text_bytes_max: usize,
-    read: fn(&[u8]) -> Result<T, ApiError>,
-    mut take: impl FnMut(T),
-) -> Result<(), End> {
-    let mut splitter = Splitter::new(text_bytes_max);
-    splitter.push(text);
-    while let Some(value) = splitter.next_value(true).map_err(End::Refused)? {
-        take(read(value).map_err(End::Refused)?);
+/// A unary call: one message in, one out.
+async fn once(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
+    let mut pulse = Pulse::new();
+    let text = match request(socket, front, &mut pulse).await {
+        Ok(text) => text,
+        Err(end) => return end,
+    };
+    let answer = unary::call(&front.services, &front.limits, method, caller, &text);
+    let answer = if method.may_wait() {
+        tokio::select! {
+            answer = answer => answer,
+            end = until_gone(socket, front, &mut pulse) => return end,
+        }
+    } else {
+        answer.await
+    };
+    let body = answer.unwrap_or_else(|error| reply::error_body(&error));
+    send(socket, front, vec![body]).await.err().unwrap_or(End::Finished)
+}
+
+/// The first thing a client says.
+async fn request(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) -> Result<Vec<u8>, End> {
+    loop {
+        let text = tokio::select! {
+            message = socket.recv() => pulse.heard(message)?,
+            () = pulse.due() => pulse.ping(socket).await.map(|()| Vec::new())?,
+            () = front.going_down.cancelled() => return Err(End::GoingDown),
+        };
+        if !text.is_empty() {
+            return Ok(text);
+        }
     }
-    Ok(())
+}
+
+/// Resolves when a client that has said all it may is gone, or the member is going down.
+async fn until_gone(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) -> End {
+    loop {
+        let heard = tokio::select! {
+            message = socket.recv() => pulse.heard(message).map(drop),
+            () = pulse.due() => pulse.ping(socket).await,
+            () = front.going_down.cancelled() => Err(End::GoingDown),
+        };
+        if let Err(end) = heard {
+            return end;
+        }
+    }
 }
 
 /// Writes text messages and flushes once.
@@ -238,13 +327,17 @@ async fn close(socket: &mut WebSocket, code: u16, reason: &str) {
     while reason.len() > CLOSE_REASON_BYTES_MAX {
         reason.pop();
     }
-    let farewell = async {
-        if socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await.is_ok() {
-            while let Some(Ok(_)) = socket.recv().await {}
-        }
-    };
+    let farewell = socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() })));
+    if let Ok(Ok(())) = tokio::time::timeout(CLOSE_WAIT_MAX, farewell).await {
+        part(socket).await;
+    }
+}
+
+/// Reads until both close frames are exchanged; the transport answers the client's own while it is read from.
+async fn part(socket: &mut WebSocket) {
+    let exchange = async { while let Some(Ok(_)) = socket.recv().await {} };
     // A client that does not answer in time is cut off: that is what the limit is for.
-    let _ = tokio::time::timeout(CLOSE_WAIT_MAX, farewell).await;
+    let _ = tokio::time::timeout(CLOSE_WAIT_MAX, exchange).await;
 }
 
 /// Whether the client is still there.
@@ -282,7 +375,8 @@ impl Pulse {
             Some(Ok(Message::Text(text))) => Ok(text.as_bytes().to_vec()),
             Some(Ok(Message::Binary(bytes))) => Ok(bytes.to_vec()),
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(Vec::new()),
-            Some(Ok(Message::Close(_))) | None => Err(End::Client),
+            Some(Ok(Message::Close(_))) => Err(End::Closed),
+            None => Err(End::Client),
             Some(Err(error)) => Err(End::Broken(error.to_string())),
         }
     }

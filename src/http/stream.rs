@@ -26,15 +26,13 @@ use super::{
 use crate::{
     error::ApiError,
     proto::etcdserverpb::LeaseKeepAliveResponse,
-    service::{Caller, LeaseService, WatchService, WatchSession},
+    service::{Caller, LeaseService, WatchSession},
 };
 
-/// Responses are gathered until they reach this size, then written.
-pub(super) const GATHERED_BYTES: usize = 64 * 1024;
 /// Requests taken from a client before its responses get their turn.
-const REQUESTS_AT_ONCE_MAX: usize = 64;
+pub(super) const REQUESTS_AT_ONCE_MAX: usize = 64;
 /// What a client that sets no deadline gets: none, for all practical purposes.
-const NO_DEADLINE: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(super) const NO_DEADLINE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// When a stream ends without its client's doing.
 pub(super) struct Ends {
@@ -45,14 +43,7 @@ pub(super) struct Ends {
 }
 
 /// Serves a watch stream.
-pub(super) async fn watch(
-    service: &WatchService,
-    caller: &Caller,
-    mut values: Values,
-    ends: Ends,
-    mut call: Call,
-) -> Reply {
-    let mut session = service.open(caller.clone());
+pub(super) async fn watch(mut session: WatchSession, mut values: Values, ends: Ends, mut call: Call) -> Reply {
     match announced_value(&mut values, read::watch).await {
         Ok(Some(request)) => session.handle(request),
         Ok(None) => {}
@@ -81,7 +72,7 @@ async fn announced_value<T>(
     tokio::time::timeout(BODY_SILENCE_MAX, value).await.map_err(|_| ApiError::DeadlineExceeded)?.transpose()
 }
 
-fn refused(error: &ApiError, call: &mut Call) -> Reply {
+pub(super) fn refused(error: &ApiError, call: &mut Call) -> Reply {
     call.ends(Some(error));
     call.answered(reply::status_of(error));
     reply::stream_error(error)
@@ -110,10 +101,13 @@ impl WatchLines {
         outputs::error_line(error)
     }
 
-    /// Hands the client's requests to the session.
+    /// Hands the client's requests to the session, none while too many answers wait.
     fn take_requests(&mut self, context: &mut Context<'_>) -> Result<(), ApiError> {
         for _ in 0..REQUESTS_AT_ONCE_MAX {
             let Some(values) = self.values.as_mut() else { return Ok(()) };
+            if !self.session.takes_requests() {
+                return Ok(());
+            }
             match values.poll_next(context, read::watch) {
                 Poll::Ready(Some(request)) => self.session.handle(request?),
                 Poll::Ready(None) => self.values = None,
@@ -144,18 +138,19 @@ impl Stream for WatchLines {
         if let Err(error) = this.take_requests(context) {
             return Poll::Ready(Some(this.fail(&error)));
         }
-        let Poll::Ready(first) = this.session.poll_next(context) else { return Poll::Pending };
-        let mut lines = Vec::new();
-        let mut next = first;
-        while let Some(output) = next {
-            outputs::watch(&mut lines, &output);
-            lines.push(b'\n');
-            next = if lines.len() < GATHERED_BYTES { this.session.try_next() } else { None };
-        }
-        if lines.is_empty() {
-            return this.end();
-        }
-        Poll::Ready(Some(lines.into()))
+        let Poll::Ready(output) = this.session.poll_next(context) else { return Poll::Pending };
+        let Some(output) = output else {
+            return match this.session.failure() {
+                Some(error) => Poll::Ready(Some(this.fail(&error))),
+                None => this.end(),
+            };
+        };
+        // One line for each chunk: there are clients that parse by chunks. Chunks that are ready together are still
+        // written together.
+        let mut line = Vec::new();
+        outputs::watch(&mut line, &output);
+        line.push(b'\n');
+        Poll::Ready(Some(line.into()))
     }
 }
 

@@ -1,12 +1,14 @@
 //! Who belongs to the cluster: ids, names and addresses of its members, as the `members` bucket stores them.
 //!
 //! Ids are made as etcd makes them, so that a data dir keeps its identity whichever program opens it. Must never know:
-//! who leads, how members are added, the network.
+//! who leads, who asks for a change, the network.
 
+mod change;
+mod downgrade;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -14,6 +16,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use sha1::{Digest, Sha1};
 
 use crate::mvcc::{BucketWrite, buckets};
+
+pub use self::{
+    change::{ChangeError, LEARNERS_MAX, added_member_id},
+    downgrade::Downgrade,
+};
 
 /// A member as the `members` bucket stores it (JSON with etcd's field names: id, peerURLs, isLearner, name, clientURLs).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,12 +75,15 @@ pub struct Members {
     cluster_id: u64,
     local_id: u64,
     by_id: RwLock<BTreeMap<u64, Member>>,
+    removed: RwLock<BTreeSet<u64>>,
+    downgrade: RwLock<Downgrade>,
 }
 
 impl Members {
     /// The members the configuration names.
     pub fn new(cluster_id: u64, local_id: u64, initial: Vec<Member>) -> Members {
-        Members { cluster_id, local_id, by_id: RwLock::new(initial.into_iter().map(|m| (m.id, m)).collect()) }
+        let by_id = RwLock::new(initial.into_iter().map(|m| (m.id, m)).collect());
+        Members { cluster_id, local_id, by_id, removed: RwLock::default(), downgrade: RwLock::default() }
     }
 
     /// Replaces what is known by what the `members` bucket holds, if it holds any. An error names the record that cannot
@@ -83,6 +93,16 @@ impl Members {
         if !members.is_empty() {
             *self.by_id.write() = members.into_iter().map(|m| (m.id, m)).collect();
         }
+        Ok(())
+    }
+
+    /// Takes the ids of members that were removed from what bucket `members_removed` holds.
+    pub fn restore_removed(&self, stored: &[(Bytes, Bytes)]) -> Result<(), String> {
+        let id = |key: &Bytes| std::str::from_utf8(key).ok().and_then(|text| u64::from_str_radix(text, 16).ok());
+        let ids = stored.iter().map(|(key, _)| {
+            id(key).ok_or_else(|| format!("members_removed bucket: {} is not an id", key.escape_ascii()))
+        });
+        *self.removed.write() = ids.collect::<Result<_, _>>()?;
         Ok(())
     }
 
@@ -99,6 +119,11 @@ impl Members {
     /// Sorted by id.
     pub fn list(&self) -> Vec<Member> {
         self.by_id.read().values().cloned().collect()
+    }
+
+    /// A member.
+    pub fn get(&self, id: u64) -> Option<Member> {
+        self.by_id.read().get(&id).cloned()
     }
 
     /// Adds or replaces a member; what to store.

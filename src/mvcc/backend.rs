@@ -16,15 +16,19 @@ use parking_lot::{Condvar, Mutex};
 use super::{
     BucketWrite, Callback, LogPosition, MvccError, Record, buckets,
     compaction::{Job, Step},
+    defragment,
     key_value::{encode_key_value, encode_tombstone},
     state::Shared,
 };
 use crate::bolt;
 
 /// Fill of the pages of bucket `key`, which only grows at its end; etcd's figure.
-const KEY_BUCKET_FILL: f64 = 0.9;
+pub(super) const KEY_BUCKET_FILL: f64 = 0.9;
 /// What a write to another bucket is counted as beside its strings, in bytes.
 const BUCKET_WRITE_OVERHEAD_BYTES: u64 = 64;
+
+/// Requests to defragment that may wait for one under way; all of them get the next.
+const DEFRAGMENTS_WAITING_MAX: usize = 64;
 
 /// What the apply loop and the backend thread share.
 #[derive(Default)]
@@ -41,6 +45,7 @@ struct Pending {
     /// Whole entries that are to be written.
     sealed: Batch,
     flushes: Vec<Callback>,
+    defragments: Vec<Callback>,
     durable: LogPosition,
     stop: Option<Stop>,
     failure: Option<MvccError>,
@@ -167,6 +172,22 @@ impl Backend {
         self.wake.notify_all();
     }
 
+    pub(super) fn defragment(&self, done: Callback) {
+        let mut pending = self.pending.lock();
+        let busy = (pending.defragments.len() >= DEFRAGMENTS_WAITING_MAX).then_some(MvccError::Busy);
+        if let Some(error) = pending.refusal().or(busy) {
+            drop(pending);
+            return done(Err(error));
+        }
+        pending.defragments.push(done);
+        drop(pending);
+        self.wake.notify_all();
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.pending.lock().stop.is_some()
+    }
+
     pub(super) fn durable(&self) -> LogPosition {
         self.pending.lock().durable
     }
@@ -213,6 +234,7 @@ pub(super) struct Worker {
 enum Work {
     Commit,
     Compact,
+    Defragment,
     Stop(Stop),
 }
 
@@ -246,6 +268,7 @@ impl Worker {
             match self.wait_for_work() {
                 Work::Commit => self.commit()?,
                 Work::Compact => self.compact()?,
+                Work::Defragment => self.defragment()?,
                 Work::Stop(Stop::Abandoned) => return Ok(()),
                 Work::Stop(Stop::Written) => {
                     self.commit()?;
@@ -274,6 +297,9 @@ impl Worker {
             let step_at = (!self.compactions.is_empty()).then_some(self.step_at);
             if commit_at.is_some_and(|at| at <= now) {
                 return Work::Commit;
+            }
+            if !pending.defragments.is_empty() {
+                return Work::Defragment;
             }
             if step_at.is_some_and(|at| at <= now) {
                 return Work::Compact;
@@ -388,6 +414,32 @@ impl Worker {
         Ok(())
     }
 
+    /// Defragments the file for all who asked so far.
+    fn defragment(&mut self) -> Result<(), MvccError> {
+        let waiting = std::mem::take(&mut self.shared.backend.pending.lock().defragments);
+        let shared = Arc::clone(&self.shared);
+        let outcome = defragment::run(&shared, &self.db, &|| !shared.backend.is_stopping());
+        let position = shared.backend.durable();
+        let told = match outcome {
+            Ok(Ok(db)) => {
+                self.db = db;
+                shared.publish_file_metrics(&self.db);
+                Ok(position)
+            }
+            Ok(Err(error)) => Err(error),
+            Err(error) => {
+                for done in waiting {
+                    done(Err(error.clone()));
+                }
+                return Err(error);
+            }
+        };
+        for done in waiting {
+            done(told.clone());
+        }
+        Ok(())
+    }
+
     fn postpone(&mut self, error: bolt::BoltError) {
         if self.postponed.is_none() {
             tracing::error!(%error, "no room for the backend file: what was applied stays in memory and in the log");
@@ -418,6 +470,7 @@ impl Worker {
         // From here on flushes are refused at once.
         pending.stop.get_or_insert(Stop::Abandoned);
         self.flushes.append(&mut pending.flushes);
+        self.flushes.append(&mut pending.defragments);
         self.compactions.extend(std::mem::take(&mut self.batch.jobs));
         self.compactions.extend(std::mem::take(&mut pending.sealed.jobs));
         self.compactions.extend(std::mem::take(&mut pending.open.jobs));
@@ -429,11 +482,8 @@ impl Worker {
     }
 }
 
-/// Whether the file is as it was and can be written once there is room.
+/// Whether the file is as it was and can be written once there is room. A write or sync that fails for want of room is
+/// none of these: what the file holds after it is unknown.
 fn is_disk_full(error: &bolt::BoltError) -> bool {
-    match error {
-        bolt::BoltError::Io { source, .. } => source.kind() == std::io::ErrorKind::StorageFull,
-        bolt::BoltError::Full { .. } => true,
-        _ => false,
-    }
+    matches!(error, bolt::BoltError::NoRoom { .. } | bolt::BoltError::Full { .. })
 }

@@ -9,6 +9,8 @@
 
 mod backend;
 mod compaction;
+mod defragment;
+mod hash;
 mod history;
 mod index;
 mod key_value;
@@ -30,10 +32,11 @@ use thiserror::Error;
 
 use crate::bolt;
 
+pub use hash::KeysHash;
 pub use key_value::{ChangeSet, KeyValueRef, Record};
 pub use query::{RangeQuery, SortOrder, SortTarget};
 pub use read::RangeCursor;
-pub use restore::Restored;
+pub use restore::{Restored, STORAGE_VERSION};
 pub use revision::{KeyRange, REVISION_BYTES, Revision, TOMBSTONE_BYTES};
 pub use store::{Callback, Store, StoreOptions};
 pub use write::{DeleteOutcome, KeyMeta, PutOutcome, WriteTxn};
@@ -92,6 +95,15 @@ pub enum MvccError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+    /// Too much of the kind is waiting, or under way.
+    #[error("the store is busy with others of the kind")]
+    Busy,
+    /// A file of a form that is newer than this program.
+    #[error("the file has storage version {found}, newer than {STORAGE_VERSION}: a newer program wrote it")]
+    TooNew {
+        /// The version in bucket `meta`.
+        found: String,
+    },
     /// The backend thread could not be started.
     #[error("the backend thread could not be started: {0}")]
     Thread(Arc<std::io::Error>),

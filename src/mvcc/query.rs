@@ -31,7 +31,8 @@ pub enum SortTarget {
     Value,
 }
 
-/// A range read. Revisions 0 and below mean "none given"; limit 0 and below means no limit.
+/// A range read. Revision 0 and below means the current one, limit 0 and below no limit; a filter of 0 is none. (Nothing is
+/// below a negative upper bound, as in etcd.)
 #[derive(Clone, Debug)]
 pub struct RangeQuery {
     /// The keys.
@@ -78,7 +79,7 @@ impl RangeQuery {
 
     /// Whether the filters let a key pass.
     pub(super) fn admits(&self, entry: &Entry) -> bool {
-        let within = |number, min, max| (min <= 0 || number >= min) && (max <= 0 || number <= max);
+        let within = |number, min, max| number >= min && (max == 0 || number <= max);
         within(entry.revision.main, self.min_mod_revision, self.max_mod_revision)
             && within(entry.created, self.min_create_revision, self.max_create_revision)
     }
@@ -86,6 +87,14 @@ impl RangeQuery {
     /// Whether the answer comes in the index's own order, so that it need not be collected before it is given.
     pub(super) fn is_in_key_order(&self) -> bool {
         self.target == SortTarget::Key && self.order != SortOrder::Descend
+    }
+
+    /// Whether the answer is cut before it is put in order. etcd looks no further than one key behind the limit unless an order
+    /// or a filter makes it, and then orders what it found by the target.
+    pub(super) fn is_cut_unordered(&self) -> bool {
+        self.order == SortOrder::None
+            && [self.min_mod_revision, self.max_mod_revision, self.min_create_revision, self.max_create_revision]
+                == [0; 4]
     }
 
     /// The limit as a count; `None` without one.

@@ -159,6 +159,9 @@ impl Answer {
     ) -> Result<Answer, MvccError> {
         let limit = query.limit().unwrap_or(usize::MAX);
         let more = entries.len() > limit;
+        if query.is_cut_unordered() {
+            entries.truncate(limit.saturating_add(1));
+        }
         if query.target != SortTarget::Value {
             query.sort_entries(&mut entries);
             entries.truncate(limit);

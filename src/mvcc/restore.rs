@@ -18,8 +18,8 @@ use crate::bolt;
 const REVISIONS_PER_THREAD_MIN: i64 = 20_000;
 /// Most threads a scan is split over.
 const THREADS_MAX: usize = 8;
-/// The form of the file: etcd's name for what 3.6 writes.
-const STORAGE_VERSION: &[u8] = b"3.6.0";
+/// The form of the file, as bucket `meta` names it: the etcd whose files look alike. Between 3.6 and 3.7 nothing changed.
+pub const STORAGE_VERSION: &str = "3.7.0";
 
 /// What was found in the file.
 #[derive(Debug)]
@@ -41,11 +41,14 @@ pub(super) struct Contents {
     pub(super) unfinished_compaction: Option<i64>,
 }
 
-/// Creates what buckets are missing; a file that had none is marked with the version of its form.
+/// Creates what buckets are missing, and marks the file with the version of its form.
 pub(super) fn prepare(db: &bolt::Db) -> Result<(), MvccError> {
     let tx = db.read()?;
-    let is_new = tx.bucket(buckets::KEY)?.is_none();
-    let mut is_complete = true;
+    let version = meta(&tx, buckets::STORAGE_VERSION)?.map(|text| String::from_utf8_lossy(text).into_owned());
+    if let Some(found) = version.as_ref().filter(|found| is_too_new(found)) {
+        return Err(MvccError::TooNew { found: found.clone() });
+    }
+    let mut is_complete = version.as_deref() == Some(STORAGE_VERSION);
     for name in buckets::ALL {
         is_complete &= tx.bucket(name)?.is_some();
     }
@@ -57,11 +60,18 @@ pub(super) fn prepare(db: &bolt::Db) -> Result<(), MvccError> {
     for name in buckets::ALL {
         tx.create_bucket_if_missing(name)?;
     }
-    if is_new {
-        tx.put(buckets::META, buckets::STORAGE_VERSION, STORAGE_VERSION)?;
-    }
+    tx.put(buckets::META, buckets::STORAGE_VERSION, STORAGE_VERSION.as_bytes())?;
     tx.commit()?;
     Ok(())
+}
+
+/// Whether a version's major and minor number are above ours. What cannot be read is taken for old.
+fn is_too_new(version: &str) -> bool {
+    let numbers = |text: &str| {
+        let mut parts = text.split('.').map(|part| part.parse::<u64>().unwrap_or(0));
+        (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+    };
+    numbers(version) > numbers(STORAGE_VERSION)
 }
 
 /// Reads the file whole.

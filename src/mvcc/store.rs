@@ -6,17 +6,17 @@ use std::{
         atomic::{AtomicI64, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
 use super::{
-    BucketWrite, ChangeSet, LogPosition, MvccError, RangeCursor, RangeQuery, Restored, WriteTxn,
+    BucketWrite, ChangeSet, KeyRange, KeysHash, LogPosition, MvccError, RangeCursor, RangeQuery, Restored, WriteTxn,
     backend::{Backend, Stop, Worker},
     compaction::{self, Job},
-    history, restore,
+    hash, history, restore,
     ring::Ring,
     state::{FatalCallback, Shared, State},
 };
@@ -107,6 +107,11 @@ impl Store {
         self.shared().state.read().compact_revision
     }
 
+    /// How many keys a read of the range has to look at, counted up to `keys_max`: tells long reads from short ones.
+    pub fn keys_to_look_at(&self, range: &KeyRange, keys_max: usize) -> usize {
+        self.shared().state.read().index.known(range, keys_max)
+    }
+
     /// Opens a range read. Checks compacted and future revisions.
     pub fn range(&self, query: &RangeQuery) -> Result<RangeCursor, MvccError> {
         RangeCursor::open(Arc::clone(self.shared()), query)
@@ -156,6 +161,34 @@ impl Store {
     /// After `close` or a failure it is refused on the caller's thread.
     pub fn flush(&self, done: Callback) {
         self.shared().backend.flush(done);
+    }
+
+    /// Asks the backend thread to give the file's unused room back; `done` is called when that is durable, or with why
+    /// it could not be done, after which everything is as it was. Reads and writes go on meanwhile.
+    pub fn defragment(&self, done: Callback) {
+        self.shared().backend.defragment(done);
+    }
+
+    /// Hashes the keys' history up to a revision (0: the current one). Takes time in proportion to it, and no lock for
+    /// long. [`MvccError::Busy`] if compactions kept coming in between.
+    pub fn hash_keys(&self, revision: i64) -> Result<KeysHash, MvccError> {
+        let started = Instant::now();
+        let hash = hash::keys(self.shared(), revision)?;
+        self.shared().metrics.hash_rev_duration.observe(started.elapsed().as_secs_f64());
+        Ok(hash)
+    }
+
+    /// Hashes the whole file as of the last commit; call it after a [`flush`](Store::flush). Takes time in proportion to it.
+    pub fn hash_file(&self) -> Result<u32, MvccError> {
+        let started = Instant::now();
+        let hash = hash::file(&self.shared().pin()?)?;
+        self.shared().metrics.hash_duration.observe(started.elapsed().as_secs_f64());
+        Ok(hash)
+    }
+
+    /// The file as of the last commit, to be copied; call it after a [`flush`](Store::flush). While it is open the file grows.
+    pub fn pin_file(&self) -> Result<bolt::ReadTx, MvccError> {
+        self.shared().pin()
     }
 
     /// The last log entry whose effects are durable in the file.

@@ -5,6 +5,8 @@
 
 #![allow(missing_docs, clippy::all, reason = "generated code")]
 
+mod secrets;
+
 /// The stored form of a key's revision, and a change to it.
 pub mod mvccpb {
     include!(concat!(env!("OUT_DIR"), "/mvccpb.rs"));

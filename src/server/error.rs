@@ -4,7 +4,9 @@ use std::{io, path::PathBuf, sync::Arc};
 
 use thiserror::Error;
 
-use crate::{bolt::BoltError, consensus::ConsensusError, mvcc::MvccError};
+use crate::{bolt::BoltError, consensus::ConsensusError, http::TlsError, mvcc::MvccError};
+
+use super::data_dir::DataDir;
 
 /// bbolt's usual page size, in bytes: tells about where in the file a page is.
 const USUAL_PAGE_BYTES: u64 = 4096;
@@ -48,6 +50,9 @@ pub enum ServerError {
         /// The process that has it, if it left its number.
         holder: Option<u32>,
     },
+    /// The keys of signed tokens could not be read, or are no such keys.
+    #[error("--auth-token: {0}")]
+    AuthTokens(String),
     /// The data belongs to a cluster of more than one member.
     #[error("the data dir holds a cluster of {count} members: clusters of more than one come later")]
     SeveralMembers {
@@ -60,9 +65,27 @@ pub enum ServerError {
     /// What the data file holds.
     #[error("the data file is damaged: {0}; {DAMAGE_ADVICE}")]
     Damaged(String),
+    /// Entries are missing between the log and the data file.
+    #[error(
+        "the log in {} and the data file {} do not belong together: {what}; put the two of one member and one moment \
+         back together, or restore the data dir from a backup or a snapshot",
+        wal_dir.display(),
+        db_path.display()
+    )]
+    Apart {
+        /// Where the log is.
+        wal_dir: PathBuf,
+        /// The data file.
+        db_path: PathBuf,
+        /// Which entries.
+        what: String,
+    },
     /// The log, or the Raft library.
     #[error(transparent)]
     Consensus(#[from] ConsensusError),
+    /// The certificates for clients.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The HTTP front.
     #[error("the HTTP server did not start: {0}")]
     Http(#[source] io::Error),
@@ -72,6 +95,16 @@ pub enum ServerError {
 }
 
 impl ServerError {
+    /// Why the consensus did not start on the files of `data_dir`.
+    pub(super) fn consensus(error: ConsensusError, data_dir: &DataDir) -> ServerError {
+        match error {
+            ConsensusError::Apart(what) => {
+                ServerError::Apart { wal_dir: data_dir.wal_dir(), db_path: data_dir.db_path(), what }
+            }
+            other => ServerError::Consensus(other),
+        }
+    }
+
     pub(super) fn damaged_bucket(bucket: &[u8], what: impl Into<String>) -> ServerError {
         ServerError::Damaged(format!("bucket {}: {}", String::from_utf8_lossy(bucket), what.into()))
     }
@@ -139,6 +172,14 @@ mod tests {
         let text = ServerError::from(page).to_string();
         assert!(text.starts_with("d/member/snap/db: page 3: no such page type (at offset 12288 "), "{text}");
         assert!(text.ends_with("restore the data dir from a backup or a snapshot"), "{text}");
+
+        let apart = ServerError::Apart {
+            wal_dir: "d/member/wal".into(),
+            db_path: "d/member/snap/db".into(),
+            what: "the log begins at entry 7".into(),
+        };
+        let text = apart.to_string();
+        assert!(text.starts_with("the log in d/member/wal and the data file d/member/snap/db do not belong"), "{text}");
 
         let held = ServerError::DataDirInUse { path: "d".into(), holder: Some(7) };
         assert!(held.to_string().starts_with("the data dir d is in use by another process (pid 7): stop"), "{held}");

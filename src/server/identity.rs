@@ -21,6 +21,8 @@ const CLUSTER_ID_KEY: &[u8] = b"revgateClusterID";
 pub(super) fn establish(db: &Db, config: &Config, advertised_urls: &[String]) -> Result<Members, ServerError> {
     let read = db.read()?;
     let stored_pairs = pairs(&read, buckets::MEMBERS)?;
+    let removed_pairs = pairs(&read, buckets::MEMBERS_REMOVED)?;
+    let cluster_pairs = pairs(&read, buckets::CLUSTER)?;
     let stored_ids = Some((stored_id(&read, MEMBER_ID_KEY)?, stored_id(&read, CLUSTER_ID_KEY)?));
     drop(read);
 
@@ -38,11 +40,18 @@ pub(super) fn establish(db: &Db, config: &Config, advertised_urls: &[String]) ->
     };
 
     let all = Members::new(cluster_id, local_id, stored.list());
+    let damaged = |bucket: &'static [u8]| move |what| ServerError::damaged_bucket(bucket, what);
+    all.restore_removed(&removed_pairs).map_err(damaged(buckets::MEMBERS_REMOVED))?;
+    all.restore_downgrade(&cluster_pairs).map_err(damaged(buckets::CLUSTER))?;
     let before = all.list().into_iter().find(|member| member.id == local_id);
     let now = Member {
         id: local_id,
         name: config.name.clone(),
-        peer_urls: config.initial_advertise_peer_urls.clone(),
+        // The flag is for the first start: later the cluster knows better, a client may have changed them.
+        peer_urls: match &before {
+            Some(member) => member.peer_urls.clone(),
+            None => config.initial_advertise_peer_urls.clone(),
+        },
         client_urls: advertised_urls.to_vec(),
         is_learner: before.as_ref().is_some_and(|member| member.is_learner),
     };

@@ -28,7 +28,13 @@ pub(super) fn advertised_urls(config: &Config, listeners: &[TcpListener]) -> Res
     let url = |(listener, url): (&TcpListener, &ListenUrl)| {
         let address = listener.local_addr().map_err(|source| ServerError::Listen { url: url.url.clone(), source })?;
         let unspecified = address.ip().is_unspecified();
-        Ok(if unspecified { format!("http://localhost:{}", address.port()) } else { format!("http://{address}") })
+        let host = if unspecified { format!("localhost:{}", address.port()) } else { address.to_string() };
+        Ok(format!("{}://{host}", scheme(url.is_tls())))
     };
     listeners.iter().zip(&config.listen_client_urls).map(url).collect()
+}
+
+/// The scheme of a listener's URLs.
+pub(super) fn scheme(is_tls: bool) -> &'static str {
+    if is_tls { "https" } else { "http" }
 }

@@ -7,6 +7,7 @@
 mod data_dir;
 mod error;
 mod identity;
+mod keys;
 mod listen;
 mod process;
 #[cfg(test)]
@@ -24,12 +25,13 @@ use tokio::task::spawn_blocking;
 
 use crate::{
     apply::{Alarms, Applier, State},
+    auth::AuthStore,
     bolt::{self, Db},
     clock::{Clock, SystemClock},
-    config::Config,
+    config::{Config, ListenUrl},
     consensus::{Consensus, ConsensusOptions},
     disk::{Disk, RealDisk},
-    http::{HttpOptions, HttpServer},
+    http::{HttpListener, HttpOptions, HttpServer, Tls},
     lease::Lessor,
     metrics::Metrics,
     mvcc::{Store, StoreOptions, buckets},
@@ -57,6 +59,8 @@ const CATCH_UP_BYTES_MAX: usize = 4 << 20;
 #[derive(Debug)]
 pub struct Server {
     http: HttpServer,
+    /// Whether clients speak TLS, for each listener.
+    is_tls: Vec<bool>,
     tasks: Tasks,
     consensus: Consensus,
     state: State,
@@ -74,6 +78,7 @@ impl Server {
     /// The same on a disk of the caller's, which may fail.
     pub async fn start_on(disk: Arc<dyn Disk>, config: Config) -> Result<Server, ServerError> {
         let begun = Instant::now();
+        let tls = config.transport.tls.clone().map(Tls::load).transpose()?;
         let listeners = listen::bind(&config.listen_client_urls)?;
         let metrics = Metrics::new();
         let floors = {
@@ -85,10 +90,12 @@ impl Server {
             floors.await.map_err(|error| ServerError::Worker(error.to_string()))??;
 
         let options = consensus_options(&config, &state, &data_dir);
-        let consensus = Consensus::start(options, disk, state.store.clone(), applier, &metrics).await?;
+        let consensus = Consensus::start(options, disk, state.store.clone(), applier, &metrics)
+            .await
+            .map_err(|error| ServerError::consensus(error, &data_dir))?;
         let services = Services::new(&config, state.clone(), consensus.clone(), &metrics);
         let tasks = Tasks::start(&config, &services, &metrics);
-        let http = start_http(&config, listeners, services.clone(), &metrics)?;
+        let http = start_http(&config, listeners, tls, services.clone(), &metrics)?;
 
         metrics.version.with_label_values(&[&services.maintenance.versions().server]).set(1);
         metrics.id.with_label_values(&[&format!("{:x}", state.members.local_id())]).set(1);
@@ -100,12 +107,19 @@ impl Server {
             took = ?begun.elapsed(),
             "ready to serve"
         );
-        Ok(Server { http, tasks, consensus, state, data_dir, drain_timeout: config.drain_timeout })
+        let is_tls = config.listen_client_urls.iter().map(ListenUrl::is_tls).collect();
+        Ok(Server { http, is_tls, tasks, consensus, state, data_dir, drain_timeout: config.drain_timeout })
     }
 
     /// Where clients connect; a port given as 0 is the one that was found.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.http.addresses()
+    }
+
+    /// The same as URLs.
+    pub fn urls(&self) -> Vec<String> {
+        let listeners = self.addresses().iter().zip(&self.is_tls);
+        listeners.map(|(address, is_tls)| format!("{}://{address}", listen::scheme(*is_tls))).collect()
     }
 
     /// Where everything is kept.
@@ -147,6 +161,7 @@ fn open_floors(
     metrics: &Metrics,
 ) -> Result<Floors, ServerError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let tokens = keys::tokens(&config.auth_tokens, &clock)?;
     let data_dir = DataDir::open(&**disk, &config.data_dir)?;
     let db = Db::open(disk.clone(), &data_dir.db_path(), &bolt::Options { map_bytes_max: map_bytes_max(config) })?;
     let members = Arc::new(identity::establish(&db, config, advertised_urls)?);
@@ -161,7 +176,12 @@ fn open_floors(
     alarms.restore(&store.bucket_pairs(buckets::ALARM)?).map_err(damaged(buckets::ALARM))?;
     let hub = Hub::start(store.clone(), hub_options(config), clock, metrics);
 
-    let state = State { store, lessor, members, alarms, hub };
+    let auth = Arc::new(AuthStore::new(tokens));
+    let pairs = |bucket| store.bucket_pairs(bucket);
+    auth.restore(&pairs(buckets::AUTH)?, &pairs(buckets::AUTH_USERS)?, &pairs(buckets::AUTH_ROLES)?)
+        .map_err(damaged(buckets::AUTH))?;
+
+    let state = State { store, lessor, members, alarms, auth, hub };
     let applier = Applier::new(state.clone(), config, metrics);
     Ok(Floors { data_dir, state, applier })
 }
@@ -210,9 +230,18 @@ fn consensus_options(config: &Config, state: &State, data_dir: &DataDir) -> Cons
 fn start_http(
     config: &Config,
     listeners: Vec<TcpListener>,
+    tls: Option<Tls>,
     services: Services,
     metrics: &Metrics,
 ) -> Result<HttpServer, ServerError> {
-    let options = HttpOptions { request_bytes_max: config.request_bytes_max, connections_max: config.connections_max };
+    let options = HttpOptions {
+        request_bytes_max: config.request_bytes_max,
+        connections_max: config.connections_max,
+        transport: config.transport.clone(),
+        tls,
+    };
+    let urls = config.listen_client_urls.iter();
+    let listeners =
+        listeners.into_iter().zip(urls).map(|(socket, url)| HttpListener { socket, is_tls: url.is_tls() }).collect();
     HttpServer::start(listeners, options, services, metrics.clone()).map_err(ServerError::Http)
 }

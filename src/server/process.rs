@@ -93,7 +93,7 @@ fn failed(reason: &str) -> u8 {
 
 /// Tells a newcomer where everything is.
 fn greet(server: &Server) {
-    let listening: Vec<String> = server.addresses().iter().map(|address| format!("http://{address}")).collect();
+    let listening = server.urls();
     let data_dir = std::path::absolute(server.data_dir()).unwrap_or_else(|_| server.data_dir().to_owned());
     let lines = format!(
         "revgate listens on {}\nits data is in {}\ntry: curl -d '{{\"key\":\"Zm9v\",\"value\":\"YmFy\"}}' {}/v3/kv/put\n",

@@ -1,10 +1,14 @@
 //! Who asks, as far as the transport knows, and whom that makes them.
 
 use super::Core;
-use crate::{error::ApiError, proto::revgatepb::RequestHeader};
+use crate::{
+    auth::{Identity, Rights},
+    error::ApiError,
+    proto::revgatepb::RequestHeader,
+};
 
 /// What a transport knows of the client behind a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Caller {
     /// The token that came with the request, without a scheme.
     pub token: Option<String>,
@@ -12,9 +16,55 @@ pub struct Caller {
     pub certificate_name: Option<String>,
 }
 
-impl Core {
-    /// Whom a caller is taken for. Without authentication everybody is nobody.
-    pub(super) fn identify(&self, _caller: &Caller) -> Result<Option<RequestHeader>, ApiError> {
-        Ok(None)
+impl std::fmt::Debug for Caller {
+    /// A token is as good as a password: it is not shown.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Caller")
+            .field("token", &self.token.as_ref().map(|_| "…"))
+            .field("certificate_name", &self.certificate_name)
+            .finish()
     }
+}
+
+impl Core {
+    /// Whom a caller is taken for: its token's user, or else its certificate's name. Fails for a token nobody knows.
+    /// Without authentication everybody is nobody, and tokens are not looked at.
+    pub(super) fn identify(&self, caller: &Caller) -> Result<Identity, ApiError> {
+        self.state.auth.identify(caller.token.as_deref(), caller.certificate_name.as_deref())
+    }
+
+    /// Whether the caller may do what any user may: its name is needed, and no permission.
+    pub(super) fn require_user(&self, caller: &Caller) -> Result<(), ApiError> {
+        self.state.auth.check_user(&self.identify(caller)?.user)
+    }
+
+    /// Whether the caller may do what concerns everybody: only users with the role `root` may.
+    pub(super) fn require_admin(&self, caller: &Caller) -> Result<(), ApiError> {
+        self.state.auth.check_admin(&self.identify(caller)?.user)
+    }
+
+    /// What the caller may do with keys, for reads that do not go through the log.
+    pub(super) fn rights(&self, caller: &Caller) -> Result<KeyRights, ApiError> {
+        // Before the look: a change in between must not go unnoticed.
+        let changes = self.state.auth.changes();
+        let rights = self.state.auth.rights(&self.identify(caller)?)?;
+        Ok(KeyRights { rights, changes })
+    }
+
+    /// To be asked once a read has its revision: rights that were looked at before may be others by then, and what was
+    /// written after they were taken away must not be read with them.
+    pub(super) fn still_has(&self, rights: &KeyRights) -> Result<(), ApiError> {
+        if self.state.auth.changes() == rights.changes { Ok(()) } else { Err(ApiError::AuthOldRevision) }
+    }
+}
+
+/// A caller's rights, and when they were looked at.
+pub(super) struct KeyRights {
+    pub(super) rights: Rights,
+    changes: u64,
+}
+
+/// A name for a command's header.
+pub(super) fn header(identity: Identity) -> RequestHeader {
+    RequestHeader { id: 0, username: identity.user, auth_revision: identity.revision }
 }

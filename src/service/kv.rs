@@ -5,19 +5,25 @@
 
 use std::time::Duration;
 
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{sync::oneshot, task::spawn_blocking, time::timeout};
 
 use crate::{
     apply::{self, Applied, CompactionFinished},
     error::ApiError,
-    mvcc::{MvccError, RangeCursor},
-    proto::{etcdserverpb as pb, revgatepb::internal_raft_request::Request},
+    mvcc::{KeyRange, MvccError, RangeCursor, Store},
+    proto::{
+        etcdserverpb::{self as pb, request_op},
+        revgatepb::internal_raft_request::Request,
+    },
 };
 
 use super::{Caller, Core, validate, wrong_outcome};
 
 /// How long a client of a `physical` compaction is kept waiting for the deletions. They go on after that.
 const PHYSICAL_COMPACTION_WAIT_MAX_SECS: u64 = 3600;
+
+/// Keys that a read may look at on the spot. One that looks at more is made on a thread where it keeps nobody waiting.
+const SHORT_READ_KEYS_MAX: usize = 1_000;
 
 /// A range's answer: header first, then pairs from the cursor, then more and count.
 #[derive(Debug)]
@@ -26,6 +32,8 @@ pub struct RangeAnswer {
     pub header: pb::ResponseHeader,
     /// The pairs.
     pub cursor: RangeCursor,
+    /// Taking the pairs takes its time: it is to be done where nobody waits for it.
+    pub is_long: bool,
 }
 
 /// Answers requests for keys. Cheap to clone.
@@ -51,8 +59,14 @@ impl KvService {
         if !request.serializable {
             self.core.consensus.read_barrier().await?;
         }
-        let cursor = self.core.state.store.range(&query).map_err(read_error)?;
-        Ok(RangeAnswer { header: self.core.headers.at(cursor.store_revision()), cursor })
+        let rights = self.core.rights(caller)?;
+        apply::check_range(&rights.rights, &request)?;
+        let store = self.core.state.store.clone();
+        let is_long = is_long(&store, [&query.range]);
+        // Putting an answer in order is work that is done when it is opened.
+        let cursor = read(is_long, move || store.range(&query).map_err(read_error)).await?;
+        self.core.still_has(&rights)?;
+        Ok(RangeAnswer { header: self.core.headers.at(cursor.store_revision()), cursor, is_long })
     }
 
     /// Sets a key.
@@ -90,7 +104,14 @@ impl KvService {
             if !validate::is_serializable(&request) {
                 self.core.consensus.read_barrier().await?;
             }
-            apply::evaluate_read_only(&self.core.state.store, &request)?
+            let rights = self.core.rights(caller)?;
+            apply::check_txn(&rights.rights, &self.core.state.lessor, &request)?;
+            let store = self.core.state.store.clone();
+            let ranges = ranges_of(&request);
+            let is_long = is_long(&store, &ranges);
+            let response = read(is_long, move || apply::evaluate_read_only(&store, &request)).await?;
+            self.core.still_has(&rights)?;
+            response
         } else {
             match self.core.propose(caller, Request::Txn(request)).await? {
                 Applied::Txn(response) => response,
@@ -120,6 +141,40 @@ impl KvService {
     }
 }
 
+/// Whether reads of all these ranges look at more keys than is done on the spot.
+fn is_long<'a>(store: &Store, ranges: impl IntoIterator<Item = &'a KeyRange>) -> bool {
+    let mut left = SHORT_READ_KEYS_MAX;
+    ranges.into_iter().any(|range| {
+        let keys = store.keys_to_look_at(range, left + 1);
+        let exceeds = keys > left;
+        left = left.saturating_sub(keys);
+        exceeds
+    })
+}
+
+/// What a txn that only reads looks at.
+fn ranges_of(request: &pb::TxnRequest) -> Vec<KeyRange> {
+    let compared = request.compare.iter().map(|compare| KeyRange::new(compare.key.clone(), compare.range_end.clone()));
+    let read = request.success.iter().chain(&request.failure).filter_map(|op| match &op.request {
+        Some(request_op::Request::RequestRange(range)) => {
+            Some(KeyRange::new(range.key.clone(), range.range_end.clone()))
+        }
+        _ => None,
+    });
+    compared.chain(read).collect()
+}
+
+/// Reads on the spot, or, if it takes long, on a thread that keeps nobody waiting.
+async fn read<T: Send + 'static>(
+    is_long: bool,
+    read: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    if !is_long {
+        return read();
+    }
+    spawn_blocking(read).await.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))
+}
+
 async fn wait_finished(finished: CompactionFinished) -> Result<(), ApiError> {
     let (sender, receiver) = oneshot::channel();
     finished.on_done(Box::new(move |result| {
@@ -135,6 +190,8 @@ pub fn read_error(error: MvccError) -> ApiError {
     match error {
         MvccError::Compacted { .. } => ApiError::Compacted,
         MvccError::Future { .. } => ApiError::FutureRevision,
+        MvccError::Busy => ApiError::BackendBusy,
+        MvccError::Closed => ApiError::Stopped,
         damage => {
             tracing::error!(%damage, "a read failed");
             ApiError::DataLoss(damage.to_string())

@@ -9,10 +9,11 @@ use prometheus::{Histogram, IntCounter};
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
-    apply::Applied,
+    apply::{self, Applied},
     error::ApiError,
     lease::{LeaseError, TimeToLive},
     metrics::Metrics,
+    mvcc::KeyRange,
     proto::{etcdserverpb as pb, revgatepb::internal_raft_request::Request},
 };
 
@@ -113,7 +114,10 @@ impl LeaseService {
         caller: &Caller,
         request: pb::LeaseKeepAliveRequest,
     ) -> Result<pb::LeaseKeepAliveResponse, ApiError> {
+        self.core.require_user(caller)?;
         self.wait_primary().await?;
+        let rights = self.core.rights(caller)?;
+        apply::check_lease_write(&rights.rights, &self.core.state.lessor, request.id)?;
         // Taken first: a client that watches from here on misses no deletion by this lease's end.
         let revision = self.core.state.store.revision();
         let ttl = match self.core.state.lessor.renew(request.id) {
@@ -136,26 +140,37 @@ impl LeaseService {
         caller: &Caller,
         request: pb::LeaseTimeToLiveRequest,
     ) -> Result<pb::LeaseTimeToLiveResponse, ApiError> {
+        self.core.require_user(caller)?;
         self.wait_primary().await?;
         self.wait_applied().await?;
+        let rights = self.core.rights(caller)?;
         let header = Some(self.core.headers.at(self.core.state.store.revision()));
         let found = match self.core.state.lessor.time_to_live(request.id, request.keys) {
             Ok(found) if found.remaining_secs >= 0 => Some(found),
             Ok(_) | Err(LeaseError::NotFound) => None,
             Err(error) => return Err(lease_error(error)),
         };
+        if let Some(found) = &found {
+            found.keys.iter().try_for_each(|key| rights.rights.read(&KeyRange::Single(key.clone())))?;
+            self.core.still_has(&rights)?;
+        }
         Ok(time_to_live_response(header, request.id, found))
     }
 
-    /// All leases.
+    /// All leases. Who may not read all their keys is refused, as in etcd.
     pub async fn leases(
         &self,
         caller: &Caller,
         _request: pb::LeaseLeasesRequest,
     ) -> Result<pb::LeaseLeasesResponse, ApiError> {
         self.wait_applied().await?;
+        let rights = self.core.rights(caller)?;
         let header = Some(self.core.headers.at(self.core.state.store.revision()));
-        let leases = self.core.state.lessor.ids().into_iter().map(|id| pb::LeaseStatus { id }).collect();
+        let lessor = &self.core.state.lessor;
+        let ids = lessor.ids();
+        ids.iter().try_for_each(|id| apply::check_lease_read(&rights.rights, lessor, *id))?;
+        self.core.still_has(&rights)?;
+        let leases = ids.into_iter().map(|id| pb::LeaseStatus { id }).collect();
         Ok(pb::LeaseLeasesResponse { header, leases })
     }
 

@@ -6,26 +6,33 @@
 //! Must never know: HTTP, JSON, sockets, or who the client is connected through. A transport calls these services, and
 //! two transports get the same answers.
 
+mod auth;
 mod auto_compaction;
 mod caller;
 mod cluster;
+mod election;
 mod header;
 mod health;
 mod kv;
 mod lease;
 mod lease_expiry;
+mod lock;
 mod maintenance;
 mod tasks;
+mod turn;
 mod validate;
 mod watch;
 
 pub use self::{
+    auth::AuthService,
     caller::Caller,
     cluster::ClusterService,
+    election::ElectionService,
     health::{Check, HealthService},
     kv::{KvService, RangeAnswer, read_error},
     lease::LeaseService,
-    maintenance::{MaintenanceService, Versions},
+    lock::LockService,
+    maintenance::{MaintenanceService, SnapshotStream, Versions},
     tasks::Tasks,
     watch::{WatchOutput, WatchService, WatchSession},
 };
@@ -39,7 +46,12 @@ use crate::{
     proto::revgatepb::{InternalRaftRequest, RequestHeader, internal_raft_request::Request},
 };
 
-use self::header::Headers;
+use tokio_util::task::TaskTracker;
+
+use self::{header::Headers, turn::Turns};
+
+/// After how many election timeouts without a leader the streams end whose clients require one.
+const LEADERLESS_ELECTION_TIMEOUTS_MAX: u32 = 3;
 
 /// All services of one member. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -50,26 +62,51 @@ pub struct Services {
     pub watch: WatchService,
     /// Leases.
     pub lease: LeaseService,
+    /// Locks.
+    pub lock: LockService,
+    /// Elections.
+    pub election: ElectionService,
     /// Who belongs to the cluster.
     pub cluster: ClusterService,
     /// Status, alarms, versions.
     pub maintenance: MaintenanceService,
+    /// Users, roles, tokens.
+    pub auth: AuthService,
     /// What `/health`, `/livez` and `/readyz` ask.
     pub health: HealthService,
+    /// Waits for locks and elections that go on, or give back what their clients left.
+    waits: TaskTracker,
 }
 
 impl Services {
     /// The services of a member whose floors below are running.
     pub fn new(config: &Config, state: State, consensus: Consensus, metrics: &Metrics) -> Services {
         let core = Core { headers: Headers::new(&state.members, consensus.clone()), state, consensus };
+        let kv = KvService::new(core.clone(), config.txn_ops_max);
+        let lease = LeaseService::new(core.clone(), config.request_timeout(), metrics);
+        let leaderless_max = LEADERLESS_ELECTION_TIMEOUTS_MAX * config.election_timeout;
+        let watch = WatchService::new(core.clone(), config.request_bytes_max, leaderless_max);
+        let waits = TaskTracker::new();
+        let turns = Turns::new(core.clone(), kv.clone(), lease.clone(), watch.clone(), waits.clone());
         Services {
-            kv: KvService::new(core.clone(), config.txn_ops_max),
-            watch: WatchService::new(core.clone(), config.request_bytes_max),
-            lease: LeaseService::new(core.clone(), config.request_timeout(), metrics),
+            lock: LockService::new(turns.clone(), kv.clone()),
+            election: ElectionService::new(turns),
+            waits,
+            kv,
+            lease,
+            watch,
             cluster: ClusterService::new(core.clone()),
-            maintenance: MaintenanceService::new(core.clone(), config.quota_backend_bytes),
+            auth: AuthService::new(core.clone(), config.bcrypt_cost, config.request_timeout()),
+            maintenance: MaintenanceService::new(core.clone(), config.quota_backend_bytes, metrics),
             health: HealthService::new(core, config.request_timeout(), metrics),
         }
+    }
+}
+
+impl Services {
+    /// Whether there is a leader, as far as this member knows.
+    pub fn has_leader(&self) -> bool {
+        self.kv.core().consensus.status().leader != 0
     }
 }
 
@@ -84,7 +121,10 @@ struct Core {
 impl Core {
     /// Commits a command in a caller's name and waits until it is applied here.
     async fn propose(&self, caller: &Caller, request: Request) -> Result<Applied, ApiError> {
-        self.propose_as(self.identify(caller)?, request).await
+        let identity = self.identify(caller)?;
+        // Nobody's command would be refused when it is applied. Until then it would fill the log.
+        self.state.auth.check_user(&identity.user)?;
+        self.propose_as(Some(caller::header(identity)), request).await
     }
 
     /// Commits a command of the member's own and waits until it is applied here.

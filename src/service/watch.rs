@@ -4,18 +4,24 @@
 //! splitting of responses that are too big for watchers that allow it.
 
 mod fragment;
+mod permits;
 #[cfg(test)]
 mod tests;
 
 use std::{
     collections::VecDeque,
+    fmt,
+    future::Future,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use bytes::Bytes;
 
 use crate::{
+    error::ApiError,
     mvcc::KeyRange,
     proto::etcdserverpb::{
         self as pb, WatchCreateRequest, WatchResponse, watch_create_request::FilterType, watch_request::RequestUnion,
@@ -23,6 +29,7 @@ use crate::{
     watch::{CreateError, Delivery, Event, WatchSpec, WatchStream},
 };
 
+use self::permits::Permits;
 use super::{Caller, Core, header::Headers};
 
 /// The watch id of a response that belongs to no watch: refusals, and progress of the whole stream.
@@ -30,22 +37,34 @@ const NO_WATCH_ID: i64 = -1;
 /// Most refusals that wait for their client. One that is refused more often without reading is cut off.
 const WAITING_REFUSALS_MAX: usize = 1024;
 
+/// Responses that wait for their client above which its requests are to wait too.
+const WAITING_RESPONSES_MAX: usize = 512;
+
 /// Opens watch streams. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WatchService {
     core: Core,
     response_bytes_max: usize,
+    leaderless_max: Duration,
 }
 
 impl WatchService {
-    pub(super) fn new(core: Core, response_bytes_max: usize) -> WatchService {
-        WatchService { core, response_bytes_max }
+    pub(super) fn new(core: Core, response_bytes_max: usize, leaderless_max: Duration) -> WatchService {
+        WatchService { core, response_bytes_max, leaderless_max }
     }
 
-    /// A stream for one client. Dropping it cancels all its watches.
-    pub fn open(&self, caller: Caller) -> WatchSession {
+    /// A stream for one client. Dropping it cancels all its watches. With `requires_leader`, it ends when there has been no
+    /// leader for a while.
+    pub fn open(&self, caller: Caller, requires_leader: bool) -> WatchSession {
+        let leaderless = requires_leader.then(|| {
+            let (consensus, limit) = (self.core.consensus.clone(), self.leaderless_max);
+            Leaderless(Box::pin(async move { consensus.leaderless(limit).await }))
+        });
         WatchSession {
             caller,
+            permits: Permits::default(),
+            leaderless,
+            failure: None,
             core: self.core.clone(),
             stream: self.core.state.hub.open_stream(),
             response_bytes_max: self.response_bytes_max,
@@ -75,29 +94,48 @@ pub enum WatchOutput {
     },
 }
 
+struct Leaderless(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl fmt::Debug for Leaderless {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Leaderless")
+    }
+}
+
 /// One client's stream of watches: requests in, deliveries out.
 #[derive(Debug)]
 pub struct WatchSession {
     core: Core,
     /// In whose name every watch of this stream is created.
     caller: Caller,
+    permits: Permits,
     stream: WatchStream,
     response_bytes_max: usize,
     /// Refusals, and the pieces of a split response; they go out before anything new is taken from the hub.
     waiting: VecDeque<WatchOutput>,
     cut_off: bool,
+    /// Why the stream ends by the member's doing.
+    failure: Option<ApiError>,
+    /// Resolves when there has been no leader for too long; of clients that asked to be told.
+    leaderless: Option<Leaderless>,
     /// Whom a refusal must wake.
     waker: Option<Waker>,
 }
 
 impl WatchSession {
+    /// Whether [`WatchSession::handle`] should be given more. `false` only while there are responses to take: each request
+    /// is answered whether its answer is taken or not, so a transport that asks first bounds what a client can make wait here.
+    pub fn takes_requests(&self) -> bool {
+        self.waiting.len() + self.stream.pending_deliveries() < WAITING_RESPONSES_MAX
+    }
+
     /// Takes one request of the client's. Unknown or empty ones are ignored, as etcd does. Refused creations come out as a
     /// created+canceled response with watch_id -1.
     pub fn handle(&mut self, request: pb::WatchRequest) {
         match request.request_union {
             Some(RequestUnion::CreateRequest(create)) => {
-                if let Err(refusal) = self.stream.create(watch_spec(create)) {
-                    self.refuse(refusal);
+                if let Err(reason) = self.create(watch_spec(create)) {
+                    self.refuse(reason);
                 }
             }
             // No such watch: etcd stays silent.
@@ -107,36 +145,91 @@ impl WatchSession {
         }
     }
 
-    fn refuse(&mut self, refusal: CreateError) {
+    /// Creates a watch, or says why not. Whom it is refused to is looked at before everything but a negative revision, as
+    /// in etcd; and always for the range as it was asked for, an open end included.
+    fn create(&mut self, spec: WatchSpec) -> Result<(), String> {
+        if spec.watch_id != 0 && self.permits.is_revoked(spec.watch_id) {
+            return Err(CreateError::DuplicateId.to_string());
+        }
+        if spec.start_revision < 0 {
+            return Err(CreateError::NegativeRevision.to_string());
+        }
+        let permit = Permits::check(&self.core, &self.caller, &spec.range).map_err(|error| permits::reason(&error))?;
+        let watch_id = self.stream.create(spec).map_err(|refusal| refusal.to_string())?;
+        self.permits.add(watch_id, permit);
+        Ok(())
+    }
+
+    fn refuse(&mut self, reason: String) {
         let refusals = self.waiting.iter().filter(|output| matches!(output, WatchOutput::Control(_))).count();
         if refusals >= WAITING_REFUSALS_MAX {
             tracing::warn!("a watch client does not read its refusals; its stream is cut off");
             self.cut_off = true;
         } else {
             let header = self.core.headers.at(self.core.state.store.revision());
-            self.waiting.push_back(WatchOutput::Control(refused(header, &refusal)));
+            self.waiting.push_back(WatchOutput::Control(refused(header, reason)));
         }
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
     }
 
-    /// The next response; `None` when the member is going down, or has cut this client off.
+    /// Why there are no more responses, unless that is because the member is going down.
+    pub fn failure(&self) -> Option<ApiError> {
+        self.failure.clone()
+    }
+
+    /// The next response; `None` when the member is going down, has cut this client off, or has failed it: see
+    /// [`WatchSession::failure`].
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchOutput>> {
         if let Some(output) = self.waiting.pop_front() {
             return Poll::Ready(Some(output));
         }
-        if self.cut_off {
+        if let Some(leaderless) = self.leaderless.as_mut()
+            && leaderless.0.as_mut().poll(context).is_ready()
+        {
+            self.leaderless = None;
+            self.failure = Some(ApiError::NoLeader);
+        }
+        if self.cut_off || self.failure.is_some() {
             return Poll::Ready(None);
         }
-        match self.stream.poll_next(context) {
-            Poll::Ready(Some(delivery)) => Poll::Ready(Some(self.output(delivery))),
-            Poll::Ready(None) => Poll::Ready(None),
-            Poll::Pending => {
-                self.waker = Some(context.waker().clone());
-                Poll::Pending
+        loop {
+            match self.stream.poll_next(context) {
+                Poll::Ready(Some(delivery)) => {
+                    if let Some(delivery) = self.permitted(delivery) {
+                        return Poll::Ready(Some(self.output(delivery)));
+                    }
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    self.waker = Some(context.waker().clone());
+                    return Poll::Pending;
+                }
             }
         }
+    }
+
+    /// What may go out of a delivery. Watches that are permitted no more get nothing but their end.
+    fn permitted(&mut self, mut delivery: Delivery) -> Option<Delivery> {
+        for watch_id in self.permits.revoke(&self.core, &self.caller) {
+            // If the client has just canceled it itself, that is on its way.
+            self.stream.cancel(watch_id);
+        }
+        match &mut delivery {
+            Delivery::Canceled { watch_id, reason, .. } => {
+                if let Some(revoked) = self.permits.remove(*watch_id) {
+                    *reason = revoked;
+                }
+            }
+            Delivery::Created { .. } => {}
+            Delivery::Events { watch_id, .. } | Delivery::Progress { watch_id, .. } => {
+                if self.permits.is_revoked(*watch_id) {
+                    return None;
+                }
+            }
+        }
+        Some(delivery)
     }
 
     /// The next response if one is ready without waiting (so that a transport can gather a burst into one write). After a
@@ -186,13 +279,13 @@ fn watch_spec(request: WatchCreateRequest) -> WatchSpec {
     }
 }
 
-fn refused(header: pb::ResponseHeader, refusal: &CreateError) -> WatchResponse {
+fn refused(header: pb::ResponseHeader, cancel_reason: String) -> WatchResponse {
     WatchResponse {
         header: Some(header),
         watch_id: NO_WATCH_ID,
         created: true,
         canceled: true,
-        cancel_reason: refusal.to_string(),
+        cancel_reason,
         ..Default::default()
     }
 }

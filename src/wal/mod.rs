@@ -39,7 +39,10 @@ use self::{
     tail::used_bytes,
     writer::{Segment, Writer},
 };
-use crate::disk::{Disk, File, OpenMode};
+use crate::{
+    disk::{Disk, File, OpenMode},
+    metrics::Metrics,
+};
 
 /// What can go wrong with the log.
 #[derive(Clone, Debug, Error)]
@@ -104,8 +107,21 @@ pub struct WalMetrics {
     pub fsync: Histogram,
     /// `etcd_disk_wal_write_duration_seconds`
     pub write: Histogram,
+    /// Records made durable by one sync (`revgate_wal_batch_records`).
+    pub batch_records: Histogram,
     /// `etcd_disk_wal_write_bytes_total`
     pub write_bytes: prometheus::IntGauge,
+}
+
+impl From<&Metrics> for WalMetrics {
+    fn from(metrics: &Metrics) -> Self {
+        WalMetrics {
+            fsync: metrics.wal_fsync_duration.clone(),
+            write: metrics.wal_write_duration.clone(),
+            batch_records: metrics.wal_batch_records.clone(),
+            write_bytes: metrics.wal_write_bytes.clone(),
+        }
+    }
 }
 
 /// One entry of the replicated log.

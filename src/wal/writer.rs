@@ -106,6 +106,7 @@ impl Writer {
         *offset += buffer.len() as u64;
         self.metrics.write.observe((written - start).as_secs_f64());
         self.metrics.fsync.observe(written.elapsed().as_secs_f64());
+        self.metrics.batch_records.observe(batches.iter().map(|batch| batch.records.len()).sum::<usize>() as f64);
         self.metrics.write_bytes.add(i64::try_from(buffer.len()).unwrap_or(i64::MAX));
         Ok(())
     }

@@ -5,5 +5,7 @@
 mod api;
 mod architecture;
 mod kill;
+mod locks;
 mod startup;
 mod support;
+mod tls;

@@ -165,7 +165,7 @@ fn a_full_disk_rolls_back_and_harms_nothing() {
     for _ in 0..3 {
         disk.fail_after(0);
         let outcome = try_put(&db, 3, 3000);
-        assert!(matches!(outcome, Err(BoltError::Io { action: "allocating room", .. })), "{outcome:?}");
+        assert!(matches!(outcome, Err(BoltError::NoRoom { .. })), "{outcome:?}");
         assert_eq!((place.bytes(), db.size_bytes(), db.size_in_use_bytes()), before);
         assert_sound(&db);
     }

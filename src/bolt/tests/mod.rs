@@ -1,6 +1,7 @@
 //! What the tree promises, tested on real files.
 #![allow(clippy::unwrap_used, reason = "a test that fails panics")]
 
+mod copies;
 mod damage;
 mod failures;
 mod interop;

@@ -3,7 +3,10 @@
 use clap::Parser;
 
 use super::*;
-use crate::cli::Cli;
+use crate::{
+    cli::Cli,
+    config::{Allowed, AuthTokens, TlsFiles, TlsVersion, Transport},
+};
 
 fn flags(args: &[&str]) -> ServeFlags {
     match Cli::try_parse_from(["revgate", "serve"].iter().chain(args)).expect("flags that parse").command {
@@ -34,6 +37,8 @@ fn defaults_are_those_of_etcd() {
     assert_eq!((config.compaction_batch_limit, config.compaction_sleep_interval), (1000, Duration::from_millis(10)));
     assert_eq!(config.watch_progress_notify_interval, Duration::from_secs(600));
     assert_eq!(config.warning_apply_duration, Duration::from_millis(100));
+    assert_eq!(config.auth_tokens, AuthTokens::Simple { ttl: Duration::from_secs(300) });
+    assert_eq!(config.bcrypt_cost, 10);
     assert_eq!(config.request_timeout(), Duration::from_secs(7));
     assert_eq!(config.lease_ttl_min_secs(), 2);
 }
@@ -44,6 +49,19 @@ fn the_cluster_follows_name_and_peer_urls() {
         config_of(&["--name", "m", "--initial-advertise-peer-urls", "http://h:1,http://h:2"]).expect("one member");
     let pair = |url: &str| ("m".to_owned(), url.to_owned());
     assert_eq!(config.initial_cluster, [pair("http://h:1"), pair("http://h:2")]);
+}
+
+#[test]
+fn users_prove_who_they_are_as_the_flags_say() {
+    let config = config_of(&["--auth-token-ttl", "60", "--bcrypt-cost", "4"]).expect("both are allowed");
+    assert_eq!(config.auth_tokens, AuthTokens::Simple { ttl: Duration::from_secs(60) });
+    assert_eq!(config.bcrypt_cost, 4);
+    for (flag, value) in
+        [("--auth-token-ttl", "0"), ("--bcrypt-cost", "3"), ("--bcrypt-cost", "32"), ("--auth-token", "jwt")]
+    {
+        let error = config_of(&[flag, value]).expect_err(value);
+        assert!(error.starts_with(flag), "{error}");
+    }
 }
 
 #[test]
@@ -68,8 +86,19 @@ fn retentions() {
 
 #[test]
 fn errors_name_the_flag_and_what_is_allowed() {
-    let table: [(&[&str], &str); 16] = [
-        (&["--listen-client-urls", "https://127.0.0.1:1"], "--listen-client-urls: https://127.0.0.1:1: https is not"),
+    let table: [(&[&str], &str); 24] = [
+        (
+            &["--listen-client-urls", "https://127.0.0.1:1"],
+            "--listen-client-urls: https://127.0.0.1:1: https needs --cert-file and --key-file",
+        ),
+        (&["--cert-file", "c"], "--cert-file: needs the certificate's key: give --key-file too"),
+        (&["--key-file", "k"], "--key-file: needs the key's certificate: give --cert-file too"),
+        (&["--trusted-ca-file", "a"], "--trusted-ca-file: is for https URLs"),
+        (&["--client-cert-auth"], "--client-cert-auth: needs --trusted-ca-file"),
+        (&["--cors", "example.com"], "--cors: example.com: expected an origin"),
+        (&["--cors", "http://a,https://b/c"], "--cors: https://b/c: expected an origin"),
+        (&["--cors", "http://a b"], "--cors: http://a b: expected an origin"),
+        (&["--host-whitelist", "http://a"], "--host-whitelist: http://a: expected a name"),
         (&["--advertise-client-urls", "h"], "--advertise-client-urls: h: expected a URL"),
         (&["--listen-peer-urls", "h"], "--listen-peer-urls: h: expected a URL"),
         (&["--initial-advertise-peer-urls", "h"], "--initial-advertise-peer-urls: h: expected a URL"),
@@ -102,6 +131,38 @@ fn zeros_and_negatives_as_in_etcd() {
     let config = config_of(&["--quota-backend-bytes=0", "--backend-batch-interval=0"]).expect("defaults");
     assert_eq!(config.quota_backend_bytes, QUOTA_DEFAULT_BYTES);
     assert_eq!(config.backend_batch_interval, BACKEND_BATCH_INTERVAL_DEFAULT);
+}
+
+#[test]
+fn how_clients_are_met() {
+    assert_eq!(config_of(&[]).expect("the defaults").transport, Transport::default());
+    let config = config_of(&[
+        "--listen-client-urls=https://127.0.0.1:1",
+        "--cert-file=c",
+        "--key-file=k",
+        "--trusted-ca-file=a",
+        "--client-cert-auth",
+        "--tls-min-version=TLS1.3",
+        "--cors=http://a, https://b:8",
+        "--host-whitelist=c,::1",
+        "--enable-grpc-gateway=false",
+    ]);
+    let only = |entries: [&str; 2]| Allowed::Only(entries.map(str::to_owned).into());
+    let expected = Transport {
+        tls: Some(TlsFiles {
+            cert: "c".into(),
+            key: "k".into(),
+            trusted_ca: Some("a".into()),
+            min_version: TlsVersion::Tls13,
+        }),
+        cors: only(["http://a", "https://b:8"]),
+        hosts: only(["c", "::1"]),
+        gateway: false,
+    };
+    assert_eq!(config.expect("it fits together").transport, expected);
+    for flag in ["--cors=", "--cors=http://a,*", "--host-whitelist=", "--client-cert-auth=false"] {
+        assert_eq!(config_of(&[flag]).expect(flag).transport, Transport::default());
+    }
 }
 
 #[test]

@@ -29,18 +29,20 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct FailingDisk {
     pub(super) fails: Arc<AtomicBool>,
+    /// What every sync of data takes beside its own time.
+    pub(super) sync_delay: Duration,
 }
 
 #[derive(Debug)]
 struct FailingFile {
     file: Box<dyn File>,
-    fails: Arc<AtomicBool>,
+    disk: FailingDisk,
 }
 
 impl Disk for FailingDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn File>> {
         let file = RealDisk.open(path, mode)?;
-        Ok(Box::new(FailingFile { file, fails: Arc::clone(&self.fails) }))
+        Ok(Box::new(FailingFile { file, disk: self.clone() }))
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         RealDisk.create_dir_all(path)
@@ -70,7 +72,8 @@ impl File for FailingFile {
         self.file.write_all_at(buf, offset)
     }
     fn sync_data(&self) -> io::Result<()> {
-        if self.fails.load(Ordering::SeqCst) {
+        std::thread::sleep(self.disk.sync_delay);
+        if self.disk.fails.load(Ordering::SeqCst) {
             return Err(io::Error::other("the disk is gone"));
         }
         self.file.sync_data()
@@ -128,18 +131,31 @@ impl Member {
         Member::start_in(tempfile::tempdir().unwrap(), |_| {}).await.unwrap()
     }
 
+    pub(super) async fn start_on_slow_disk(sync_delay: Duration) -> Member {
+        let disk = FailingDisk { sync_delay, ..FailingDisk::default() };
+        Member::start_on(disk, tempfile::tempdir().unwrap(), |_| {}).await.unwrap()
+    }
+
     pub(super) async fn start_in(
         dir: TempDir,
         adjust: impl FnOnce(&mut ConsensusOptions),
     ) -> Result<Member, ConsensusError> {
-        let metrics = Metrics::new();
-        let file_disk = FailingDisk::default();
-        let state = open_state(Arc::new(file_disk.clone()), dir.path(), &metrics);
-        let applier = Applier::new(state.clone(), &config(-1), &metrics);
-        let disk = FailingDisk::default();
-        let mut options = options(dir.path());
-        adjust(&mut options);
-        let started = Consensus::start(options, Arc::new(disk.clone()), state.store.clone(), applier, &metrics).await;
+        Member::start_on(FailingDisk::default(), dir, adjust).await
+    }
+
+    /// Starts a member that must refuse.
+    pub(super) async fn refused_in(dir: &TempDir, adjust: impl FnOnce(&mut ConsensusOptions)) -> ConsensusError {
+        let (started, state, ..) = launch(&FailingDisk::default(), dir.path(), adjust).await;
+        state.hub.close();
+        started.expect_err("a member that refuses to start")
+    }
+
+    async fn start_on(
+        disk: FailingDisk,
+        dir: TempDir,
+        adjust: impl FnOnce(&mut ConsensusOptions),
+    ) -> Result<Member, ConsensusError> {
+        let (started, state, metrics, file_disk) = launch(&disk, dir.path(), adjust).await;
         match started {
             Ok(consensus) => Ok(Member { consensus, state, metrics, disk, file_disk, dir }),
             Err(error) => {
@@ -171,4 +187,19 @@ impl Member {
         let kv = self.state.store.get(key.as_bytes(), 0).unwrap()?;
         Some(String::from_utf8_lossy(&kv.value).into_owned())
     }
+}
+
+async fn launch(
+    disk: &FailingDisk,
+    dir: &Path,
+    adjust: impl FnOnce(&mut ConsensusOptions),
+) -> (Result<Consensus, ConsensusError>, State, Metrics, FailingDisk) {
+    let metrics = Metrics::new();
+    let file_disk = FailingDisk::default();
+    let state = open_state(Arc::new(file_disk.clone()), dir, &metrics);
+    let applier = Applier::new(state.clone(), &config(-1), &metrics);
+    let mut options = options(dir);
+    adjust(&mut options);
+    let started = Consensus::start(options, Arc::new(disk.clone()), state.store.clone(), applier, &metrics).await;
+    (started, state, metrics, file_disk)
 }

@@ -86,13 +86,9 @@ impl StoreBuilder<TypeConfig, LogStore, Positions, TempDir> for TempLogs {
     async fn build(&self) -> Result<(TempDir, LogStore, Positions), StorageError<TypeConfig>> {
         let dir = tempfile::tempdir().unwrap();
         let metrics = Metrics::new();
-        let wal_metrics = WalMetrics {
-            fsync: metrics.wal_fsync_duration.clone(),
-            write: metrics.wal_write_duration.clone(),
-            write_bytes: metrics.wal_write_bytes.clone(),
-        };
         let options = Options { segment_bytes: 64 * 1024, ..Options::default() };
-        let (wal, recovered) = Wal::open(Arc::new(RealDisk), dir.path(), b"suite", 1, options, wal_metrics).unwrap();
+        let (wal, recovered) =
+            Wal::open(Arc::new(RealDisk), dir.path(), b"suite", 1, options, WalMetrics::from(&metrics)).unwrap();
         let log = LogStore::new(wal, recovered, LogPosition::default(), 0, Arc::new(Standing::new(0))).unwrap();
         Ok((dir, log, Positions::default()))
     }

@@ -124,8 +124,11 @@ fn base64_decode(text: &str) -> Option<Vec<u8>> {
     base64_simd::STANDARD.decode_to_vec(text).ok().or_else(|| base64_decode_lenient(text))
 }
 
-/// The whole rule, a byte at a time: one alphabet in one text, padding right or absent, leftover bits whatever they are.
+/// The whole rule, a byte at a time: one alphabet in one text, padding right or absent, leftover bits whatever they are, and line
+/// breaks as if they were not there (the command `base64` makes some).
 fn base64_decode_lenient(text: &str) -> Option<Vec<u8>> {
+    let whole = text.replace(['\r', '\n'], "");
+    let text = whole.as_str();
     let url_safe = text.contains(['-', '_']);
     let data = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
     if (data.len() != text.len() && !text.len().is_multiple_of(4)) || data.len() % 4 == 1 {

@@ -43,14 +43,14 @@ fn key(route: &Route) -> String {
 
 pub(super) fn make(texts: &Texts) -> Made<'_> {
     let mut schemas = Schemas::new(texts);
-    for route in &ROUTES {
+    for route in ROUTES {
         let rpc = rpc(route);
         schemas.reach(Way::Asked, &rpc.input());
         schemas.reach(Way::Answered, &rpc.output());
     }
     let errors = errors();
     let mut paths = Map::new();
-    for route in &ROUTES {
+    for route in ROUTES {
         for (index, path) in route.paths.iter().enumerate() {
             let operation = operation(route, index, texts, &schemas, &errors);
             paths.insert((*path).to_owned(), json!({ "post": operation }));

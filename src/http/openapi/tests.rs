@@ -40,7 +40,7 @@ fn every_path_is_there_and_nothing_else() {
     expected.extend(side::TEMPLATES);
     expected.extend(["/livez/{check}", "/readyz/{check}"]);
     assert_eq!(paths, expected);
-    for route in &ROUTES {
+    for route in ROUTES {
         for path in route.paths {
             let operation = &document["paths"][path]["post"];
             for part in ["operationId", "summary", "description"] {

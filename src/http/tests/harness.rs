@@ -9,12 +9,13 @@ use tokio::{
 
 use crate::{
     apply::{Alarms, Applier, State},
+    auth::{AuthStore, SimpleTokens, Tokens},
     bolt,
     clock::SystemClock,
-    config::{AutoCompaction, Config},
+    config::{AUTH_TOKEN_TTL_DEFAULT, AuthTokens, AutoCompaction, Config, Transport},
     consensus::{Consensus, ConsensusOptions},
     disk::RealDisk,
-    http::{HttpOptions, HttpServer},
+    http::{HttpListener, HttpOptions, HttpServer, Tls},
     lease::Lessor,
     members::{Member as Peer, Members},
     metrics::Metrics,
@@ -26,6 +27,19 @@ use crate::{
 /// Largest proposal of the test's member, in bytes.
 pub(super) const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
+/// What tests want of a member's front.
+pub(super) struct MemberOptions {
+    pub(super) connections_max: usize,
+    pub(super) transport: Transport,
+    pub(super) tls: Option<Tls>,
+}
+
+impl Default for MemberOptions {
+    fn default() -> MemberOptions {
+        MemberOptions { connections_max: 64, transport: Transport::default(), tls: None }
+    }
+}
+
 /// A running member.
 pub(super) struct Member {
     pub(super) server: HttpServer,
@@ -33,7 +47,7 @@ pub(super) struct Member {
     pub(super) address: SocketAddr,
     state: State,
     tasks: Tasks,
-    consensus: Consensus,
+    pub(super) consensus: Consensus,
     _dir: tempfile::TempDir,
 }
 
@@ -43,6 +57,7 @@ fn config(dir: &std::path::Path) -> Config {
         name: "default".into(),
         data_dir: dir.to_owned(),
         listen_client_urls: Vec::new(),
+        transport: Default::default(),
         advertise_client_urls: vec!["http://127.0.0.1:2379".into()],
         listen_peer_urls: vec![peer.clone()],
         initial_advertise_peer_urls: vec![peer.clone()],
@@ -65,16 +80,23 @@ fn config(dir: &std::path::Path) -> Config {
         compaction_sleep_interval: Duration::from_millis(10),
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_millis(100),
+        auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },
+        bcrypt_cost: 4,
         drain_timeout: Duration::from_secs(5),
     }
 }
 
 impl Member {
     pub(super) async fn start() -> Member {
-        Member::with_connections_max(64).await
+        Member::with(MemberOptions::default()).await
     }
 
     pub(super) async fn with_connections_max(connections_max: usize) -> Member {
+        Member::with(MemberOptions { connections_max, ..Default::default() }).await
+    }
+
+    pub(super) async fn with(options: MemberOptions) -> Member {
+        let MemberOptions { connections_max, transport, tls } = options;
         let dir = tempfile::tempdir().unwrap();
         let config = config(dir.path());
         let metrics = Metrics::new();
@@ -99,6 +121,7 @@ impl Member {
             lessor: Arc::new(Lessor::new(clock.clone(), config.lease_ttl_min_secs())),
             members: Arc::new(Members::new(22, 11, vec![peer(&config)])),
             alarms: Arc::new(Alarms::new()),
+            auth: Arc::new(AuthStore::new(Tokens::Simple(SimpleTokens::new(clock.clone(), AUTH_TOKEN_TTL_DEFAULT)))),
             hub: Hub::start(store.clone(), hub_options, clock, &metrics),
             store,
         };
@@ -108,7 +131,8 @@ impl Member {
         let services = Services::new(&config, state.clone(), consensus.clone(), &metrics);
         let tasks = Tasks::start(&config, &services, &metrics);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let options = HttpOptions { request_bytes_max: config.request_bytes_max, connections_max };
+        let options = HttpOptions { request_bytes_max: config.request_bytes_max, connections_max, transport, tls };
+        let listener = HttpListener { socket: listener, is_tls: options.tls.is_some() };
         let server = HttpServer::start(vec![listener], options, services, metrics.clone()).unwrap();
         Member { address: server.addresses()[0], server, metrics, state, tasks, consensus, _dir: dir }
     }

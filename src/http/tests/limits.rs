@@ -42,11 +42,15 @@ async fn big_requests_are_refused_by_size() {
 async fn the_clients_deadline_counts() {
     let member = Member::start().await;
     let mut client = member.connect().await;
-    let past = client.request("POST", "/v3/kv/put", "Grpc-Timeout: 0n\r\n", r#"{"key":"Zm9v"}"#).await;
+    let past = client.request("POST", "/v3/kv/put", "Grpc-Timeout: 1n\r\n", r#"{"key":"Zm9v"}"#).await;
     let expected = r#"{"error":"context deadline exceeded","code":4,"message":"context deadline exceeded"}"#;
     assert_eq!((past.status, past.body.as_str()), (504, expected));
     let ample = client.request("POST", "/v3/kv/put", "Grpc-Timeout: 1H\r\n", r#"{"key":"Zm9v"}"#).await;
     assert_eq!(ample.status, 200);
+    for none in ["0n", ""] {
+        let headers = format!("Grpc-Timeout: {none}\r\n");
+        assert_eq!(client.request("POST", "/v3/kv/put", &headers, r#"{"key":"Zm9v"}"#).await.status, 200, "{none}");
+    }
     let unclear = client.request("POST", "/v3/kv/put", "Grpc-Timeout: soon\r\n", r#"{"key":"Zm9v"}"#).await;
     assert_eq!(unclear.status, 400);
     assert!(unclear.body.contains("invalid grpc-timeout: soon"), "{}", unclear.body);

@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod auth;
 mod harness;
 mod limits;
+mod long;
 mod routing;
 mod sockets;
 mod streams;
+mod tls;
+mod transport;

@@ -7,7 +7,11 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::{
     WebSocketStream, client_async,
-    tungstenite::{Message, client::IntoClientRequest as _, protocol::frame::coding::CloseCode},
+    tungstenite::{
+        Message,
+        client::IntoClientRequest as _,
+        protocol::{CloseFrame, frame::coding::CloseCode},
+    },
 };
 
 use super::harness::Member;
@@ -72,6 +76,43 @@ async fn watches_share_a_socket() {
     socket.send(r#"{"create_request":{"key":"Yg==","range_end":"YQ=="}}"#).await;
     assert_eq!(socket.result().await["cancel_reason"], "mvcc: watcher range is empty");
     socket.0.close(None).await.unwrap();
+    member.no_watch_streams().await;
+    member.until(|metrics| metrics.http_connections.get() == 0).await;
+    member.stop().await;
+}
+
+/// However many requests a message holds, its client gets each answer and may take its time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_of_many_requests_is_answered_in_pieces() {
+    const REQUESTS: usize = 5_000;
+    let member = Member::start().await;
+    let mut socket = Socket::open(&member, "/v3/watch").await;
+    socket.send(&r#"{"create_request":{"key":"Yg==","range_end":"YQ=="}}"#.repeat(REQUESTS)).await;
+    for _ in 0..REQUESTS {
+        assert_eq!(socket.result().await["cancel_reason"], "mvcc: watcher range is empty");
+    }
+    let pair = r#"{"create_request":{"key":"YQ==","watch_id":7}}{"cancel_request":{"watch_id":7}}"#;
+    socket.send(&pair.repeat(REQUESTS)).await;
+    let (mut created, mut canceled) = (0, 0);
+    while canceled < REQUESTS {
+        let result = socket.result().await;
+        created += usize::from(result["created"] == true);
+        canceled += usize::from(result["canceled"] == true);
+    }
+    assert_eq!(created, REQUESTS);
+    member.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_close_of_the_client_is_answered_by_a_close_on_every_path() {
+    let member = Member::start().await;
+    for path in ["/v3/watch", "/v3/lease/keepalive", "/v3/kv/range"] {
+        let mut socket = Socket::open(&member, path).await;
+        let frame = CloseFrame { code: CloseCode::Normal, reason: "done".into() };
+        socket.0.close(Some(frame)).await.unwrap();
+        assert_eq!(socket.closed().await.0, CloseCode::Normal, "{path}");
+        assert!(socket.0.next().await.is_none(), "{path}: the connection ends well");
+    }
     member.no_watch_streams().await;
     member.until(|metrics| metrics.http_connections.get() == 0).await;
     member.stop().await;
@@ -174,5 +215,17 @@ async fn what_is_no_upgrade_is_refused() {
     let headers = "Connection: upgrade\r\nUpgrade: websocket\r\n";
     let answer = member.connect().await.request("GET", "/v3/watch", headers, "").await;
     assert_eq!(answer.status, 400, "{}", answer.body);
+    member.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_closes_is_answered_with_its_own_code() {
+    let member = Member::start().await;
+    for path in ["/v3/watch", "/v3/lease/keepalive", "/v3/kv/range"] {
+        let mut socket = Socket::open(&member, path).await;
+        let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+        socket.0.send(Message::Close(Some(frame))).await.unwrap();
+        assert_eq!(socket.closed().await.0, CloseCode::Normal, "{path}");
+    }
     member.stop().await;
 }

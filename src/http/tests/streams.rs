@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use super::harness::{Client, Member, header, status};
 
 const WATCH_HEAD: &[u8] = b"POST /v3/watch HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -65,11 +67,33 @@ async fn several_requests_in_one_body_however_they_are_cut() {
     while text.matches('\n').count() < 3 {
         text += &client.chunk().await.unwrap();
     }
-    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let told: Vec<_> =
         lines.iter().map(|line| (&line["result"]["watch_id"], line["result"]["canceled"] == true)).collect();
     assert_eq!(told, [(&"7".into(), false), (&"8".into(), false), (&"7".into(), true)]);
     drop(client);
+    member.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_chunk_is_one_line_however_many_are_ready() {
+    let member = Member::start().await;
+    let mut client = open_chunked(&member).await;
+    for id in 1..=20 {
+        send_chunk(&mut client, &json!({"create_request": {"key": "YQ==", "watch_id": id}}).to_string()).await;
+    }
+    client.head().await;
+    for expected in ["created", "events"] {
+        for _ in 0..20 {
+            let chunk = client.chunk().await.unwrap();
+            let line = chunk.strip_suffix('\n').unwrap();
+            let value: Value = serde_json::from_str(line).unwrap();
+            assert!(!value["result"][expected].is_null(), "{chunk}");
+        }
+        member.post("/v3/kv/put", r#"{"key":"YQ==","value":"MQ=="}"#).await;
+    }
+    drop(client);
+    member.no_watch_streams().await;
     member.stop().await;
 }
 

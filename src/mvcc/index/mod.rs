@@ -77,6 +77,14 @@ impl Index {
         self.keys.len()
     }
 
+    /// How many keys of a range are known, live or not, counted up to `keys_max`.
+    pub(super) fn known(&self, range: &KeyRange, keys_max: usize) -> usize {
+        match range {
+            KeyRange::Single(_) => 1,
+            _ => self.walk(range, None).take(keys_max).count(),
+        }
+    }
+
     /// Adds a key's newest revision.
     pub(super) fn record(&mut self, key: &[u8], entry: Entry) {
         match self.keys.get_mut(key) {

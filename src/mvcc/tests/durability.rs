@@ -66,7 +66,7 @@ fn the_file_has_etcds_buckets_and_marks() {
     let meta = tx.bucket(buckets::META).unwrap().unwrap();
     assert_eq!(meta.get(b"consistent_index").unwrap(), Some(b"\0\0\0\0\0\0\x01\x04".as_slice()));
     assert_eq!(meta.get(b"term").unwrap(), Some(b"\0\0\0\0\0\0\0\x03".as_slice()));
-    assert_eq!(meta.get(b"storageVersion").unwrap(), Some(b"3.6.0".as_slice()));
+    assert_eq!(meta.get(b"storageVersion").unwrap(), Some(STORAGE_VERSION.as_bytes()));
     let mut cursor = tx.bucket(buckets::KEY).unwrap().unwrap().cursor();
     let put =
         (b"\0\0\0\0\0\0\0\x02_\0\0\0\0\0\0\0\0".as_slice(), b"\x0a\x01k\x10\x02\x18\x02\x20\x01\x2a\x01v".as_slice());

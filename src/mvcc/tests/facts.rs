@@ -97,6 +97,28 @@ fn a_limit_cuts_and_the_count_goes_on() {
     assert_eq!(answer(RangeQuery { min_mod_revision: 3, ..query(1) }), (1, true, 3));
     assert_eq!(answer(RangeQuery { min_mod_revision: 4, ..query(1) }), (1, false, 3));
     assert_eq!(answer(RangeQuery { count_only: true, ..query(1) }), (0, false, 3));
+    // A lower bound below 0 is none, an upper one below 0 lets nothing pass.
+    assert_eq!(answer(RangeQuery { min_mod_revision: -1, ..query(0) }), (3, false, 3));
+    assert_eq!(answer(RangeQuery { max_create_revision: -1, ..query(0) }), (0, false, 3));
+}
+
+#[test]
+fn a_limit_without_an_order_cuts_first_and_sorts_what_is_left() {
+    let (_dir, _path, store) = fresh();
+    for key in ["d", "c", "b", "a"] {
+        put(&store, key, key);
+    }
+    let keys = |order, min_mod_revision| {
+        let target = SortTarget::ModRevision;
+        let query = RangeQuery { limit: 2, order, target, min_mod_revision, ..RangeQuery::all(range("a", "e")) };
+        let (pairs, more, count) = read(&store, &query, 1).unwrap();
+        (pairs.iter().map(|kv| kv.key.clone()).collect::<Vec<_>>(), more, count)
+    };
+    // Of a, b and c, changed at 5, 4 and 3.
+    assert_eq!(keys(SortOrder::None, 0), (vec!["c".into(), "b".into()], true, 4));
+    assert_eq!(keys(SortOrder::Ascend, 0), (vec!["d".into(), "c".into()], true, 4));
+    // A filter makes the whole range be looked at.
+    assert_eq!(keys(SortOrder::None, 1), (vec!["d".into(), "c".into()], true, 4));
 }
 
 #[test]

@@ -3,17 +3,22 @@
 use std::{
     io,
     os::fd::BorrowedFd,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicI32, Ordering},
 };
 
 use super::*;
 use crate::disk::{File, OpenMode};
 
+/// Error numbers.
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
 /// The real disk, with switches.
 #[derive(Clone, Debug, Default)]
 struct FaultyDisk {
     is_full: Arc<AtomicBool>,
-    sync_fails: Arc<AtomicBool>,
+    /// The system's error number of every sync of data; 0: it succeeds.
+    sync_error: Arc<AtomicI32>,
 }
 
 impl Disk for FaultyDisk {
@@ -51,10 +56,10 @@ impl File for FaultyFile {
         self.0.write_all_at(buf, offset)
     }
     fn sync_data(&self) -> io::Result<()> {
-        if self.1.sync_fails.load(Ordering::SeqCst) {
-            return Err(io::Error::from_raw_os_error(5));
+        match self.1.sync_error.load(Ordering::SeqCst) {
+            0 => self.0.sync_data(),
+            error => Err(io::Error::from_raw_os_error(error)),
         }
-        self.0.sync_data()
     }
     fn sync_all(&self) -> io::Result<()> {
         self.0.sync_all()
@@ -116,16 +121,30 @@ fn a_failed_sync_stops_the_store_and_tells_the_member() {
     store.on_fatal(Box::new(move |error| sender.send(error).unwrap()));
     put(&store, "a", "1");
     store.end_entry(at(1));
-    disk.sync_fails.store(true, Ordering::SeqCst);
+    disk.sync_error.store(EIO, Ordering::SeqCst);
     assert!(matches!(flush(&store), Err(MvccError::Bolt(_))));
     assert!(matches!(fatal.recv_timeout(RESULT_WAIT_MAX).unwrap(), MvccError::Bolt(_)));
-    disk.sync_fails.store(false, Ordering::SeqCst);
+    disk.sync_error.store(0, Ordering::SeqCst);
     assert!(matches!(store.get(b"a", 0), Err(MvccError::Bolt(_))));
     assert!(matches!(text(&store, 0), Err(MvccError::Bolt(_))));
     assert!(matches!(changes(&store, 0), Err(MvccError::Bolt(_))));
     assert!(matches!(store.write().put(Bytes::from_static(b"b"), Bytes::new(), 0, false), Err(MvccError::Bolt(_))));
     assert!(matches!(flush(&store), Err(MvccError::Bolt(_))));
     assert!(matches!(store.close(), Err(MvccError::Bolt(_))));
+}
+
+/// A sync that fails for want of room is as final as any other: it is not waited out.
+#[test]
+fn a_sync_without_room_stops_the_store_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::default();
+    let (store, _) = open_on(Arc::new(disk.clone()), &dir.path().join("db"), options()).unwrap();
+    put(&store, "a", "1");
+    store.end_entry(at(1));
+    disk.sync_error.store(ENOSPC, Ordering::SeqCst);
+    let error = flush(&store).unwrap_err().to_string();
+    assert!(error.contains("syncing"), "the first failure is the reason, not what came of it: {error}");
+    assert!(store.close().is_err());
 }
 
 #[test]

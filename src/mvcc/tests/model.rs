@@ -68,11 +68,19 @@ fn model_range(keys: &Keys, query: &RangeQuery) -> Answer {
         return (Vec::new(), false, count);
     }
     pairs.retain(|kv| {
-        (query.min_mod_revision <= 0 || kv.mod_revision >= query.min_mod_revision)
-            && (query.max_mod_revision <= 0 || kv.mod_revision <= query.max_mod_revision)
-            && (query.min_create_revision <= 0 || kv.create_revision >= query.min_create_revision)
-            && (query.max_create_revision <= 0 || kv.create_revision <= query.max_create_revision)
+        kv.mod_revision >= query.min_mod_revision
+            && (query.max_mod_revision == 0 || kv.mod_revision <= query.max_mod_revision)
+            && kv.create_revision >= query.min_create_revision
+            && (query.max_create_revision == 0 || kv.create_revision <= query.max_create_revision)
     });
+    let unfiltered = query.min_mod_revision == 0
+        && query.max_mod_revision == 0
+        && query.min_create_revision == 0
+        && query.max_create_revision == 0;
+    let more = query.limit > 0 && pairs.len() as i64 > query.limit;
+    if query.order == SortOrder::None && unfiltered && query.limit > 0 {
+        pairs.truncate(query.limit as usize + 1);
+    }
     let compare = |a: &mvccpb::KeyValue, b: &mvccpb::KeyValue| match query.target {
         SortTarget::Key => a.key.cmp(&b.key),
         SortTarget::Version => a.version.cmp(&b.version),
@@ -84,7 +92,6 @@ fn model_range(keys: &Keys, query: &RangeQuery) -> Answer {
         SortOrder::None | SortOrder::Ascend => pairs.sort_by(compare),
         SortOrder::Descend => pairs.sort_by(|a, b| compare(b, a)),
     }
-    let more = query.limit > 0 && pairs.len() as i64 > query.limit;
     if query.limit > 0 {
         pairs.truncate(query.limit as usize);
     }
@@ -145,7 +152,7 @@ fn any_query() -> impl Strategy<Value = RangeQuery> {
         1 => Just(SortTarget::ModRevision),
         1 => Just(SortTarget::Value),
     ];
-    let filter = || prop_oneof![3 => Just(0), 1 => 1i64..20];
+    let filter = || prop_oneof![3 => Just(0), 1 => -2i64..20];
     let filters = [filter().boxed(), filter().boxed(), filter().boxed(), filter().boxed()];
     let flags = (prop::bool::weighted(0.2), prop::bool::weighted(0.2));
     (any_range(), -1i64..5, order, target, flags, filters).prop_map(

@@ -173,12 +173,12 @@ async fn alarms_show_in_status() {
     let alarm = json!({"action": "ACTIVATE", "alarm": "NOSPACE", "memberID": 5});
     ok(address, "/v3/maintenance/alarm", alarm).await;
     let status = ok(address, "/v3/maintenance/status", json!({})).await;
-    assert_eq!(status["errors"], json!(["memberID:5 alarm:NOSPACE "]));
+    assert_eq!(status["errors"], json!(["memberID:5 alarm:NOSPACE"]));
     server.stop().await.expect("an orderly end");
 
     let server = start(dir.path()).await;
     let status = ok(server.addresses()[0], "/v3/maintenance/status", json!({})).await;
-    assert_eq!(status["errors"], json!(["memberID:5 alarm:NOSPACE "]), "after a restart");
+    assert_eq!(status["errors"], json!(["memberID:5 alarm:NOSPACE"]), "after a restart");
     server.stop().await.expect("an orderly end");
 }
 

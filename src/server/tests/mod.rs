@@ -7,7 +7,7 @@ mod life;
 use std::path::Path;
 
 use super::*;
-use crate::config::{AutoCompaction, ListenUrl};
+use crate::config::{AUTH_TOKEN_TTL_DEFAULT, AuthTokens, AutoCompaction, ListenUrl};
 
 fn config(data_dir: &Path) -> Config {
     let peer_url = "http://localhost:2380".to_owned();
@@ -18,6 +18,7 @@ fn config(data_dir: &Path) -> Config {
             address: "127.0.0.1:0".parse().expect("an address"),
             url: "http://127.0.0.1:0".into(),
         }],
+        transport: Default::default(),
         advertise_client_urls: Vec::new(),
         listen_peer_urls: vec![peer_url.clone()],
         initial_advertise_peer_urls: vec![peer_url.clone()],
@@ -40,6 +41,8 @@ fn config(data_dir: &Path) -> Config {
         compaction_sleep_interval: Duration::from_millis(10),
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_millis(100),
+        auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },
+        bcrypt_cost: 4,
         drain_timeout: Duration::from_secs(5),
     }
 }

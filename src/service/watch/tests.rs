@@ -84,7 +84,7 @@ fn refusals_are_created_and_canceled_at_once() {
         (CreateError::NegativeRevision, "etcdserver: mvcc: required revision has been compacted"),
     ];
     for (refusal, text) in table {
-        let response = refused(header, &refusal);
+        let response = refused(header, refusal.to_string());
         assert_eq!((response.watch_id, response.created, response.canceled), (-1, true, true));
         assert_eq!(response.cancel_reason, text);
         assert_eq!(response.header, Some(header));

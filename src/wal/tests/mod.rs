@@ -8,7 +8,6 @@ mod tails;
 
 use std::sync::mpsc;
 
-use prometheus::{HistogramOpts, IntGauge};
 use tempfile::TempDir;
 
 use super::{segment::SegmentName, *};
@@ -17,9 +16,7 @@ use crate::disk::RealDisk;
 const SMALL: Options = Options { segment_bytes: 4096, queue_bytes_max: 1 << 20, released_segments_kept: 0 };
 
 fn metrics() -> WalMetrics {
-    let histogram = |name: &str| Histogram::with_opts(HistogramOpts::new(name, name)).unwrap();
-    let write_bytes = IntGauge::new("bytes", "bytes").unwrap();
-    WalMetrics { fsync: histogram("fsync"), write: histogram("write"), write_bytes }
+    WalMetrics::from(&Metrics::new())
 }
 
 fn open_on(disk: Arc<dyn Disk>, dir: &Path, from_index: u64, options: Options) -> Result<(Wal, Recovered), WalError> {

@@ -44,12 +44,14 @@ pub(super) const TOP_FLOOR_STAIRS: [(&str, &str); 3] = [("main", "cli"), ("main"
 pub(super) const ASYNC_FLOOR_MIN: u32 = 6;
 
 /// A library and the places, relative to `src`, where its name may stand. A place ending in `/` is a whole room.
-pub(super) const LIBRARIES: [(&str, &[&str]); 5] = [
+pub(super) const LIBRARIES: [(&str, &[&str]); 7] = [
     ("openraft", &["consensus/"]),
     ("axum", &["http/"]),
     ("memmap2", &["bolt/map.rs"]),
     ("prost", &["proto/"]),
     ("prost_reflect", &["proto/", "http/"]),
+    ("tokio_rustls", &["http/tls.rs"]),
+    ("x509_parser", &["http/tls.rs"]),
 ];
 
 /// What of `prost` may be named everywhere: the trait that encodes and decodes our types, the error its decoding has, and

@@ -78,7 +78,7 @@ fn integers_are_exact_as_numbers_and_as_strings() {
 
 #[test]
 fn both_base64_alphabets_with_and_without_padding() {
-    let accepted: [(&str, &[u8]); 13] = [
+    let accepted: [(&str, &[u8]); 16] = [
         ("", b""),
         ("Zm9v", b"foo"),
         ("Zm8=", b"fo"),
@@ -93,6 +93,10 @@ fn both_base64_alphabets_with_and_without_padding() {
         // Leftover bits that are not zero, as Go takes them.
         ("Zh", b"f"),
         ("Zh==", b"f"),
+        // Line breaks are nothing.
+        ("Zm9v\\n", b"foo"),
+        ("Zm\\r\\n9v", b"foo"),
+        ("Zg==\\n", b"f"),
     ];
     for (text, value) in accepted {
         assert_eq!(key(&format!("\"{text}\"")).as_deref(), Ok(value), "{text}");
