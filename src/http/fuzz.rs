@@ -7,7 +7,10 @@ use hyper::{
     HeaderMap,
     header::{AUTHORIZATION, HeaderValue},
 };
-use prost_reflect::{DescriptorPool, MessageDescriptor, prost};
+use prost_reflect::{
+    DescriptorPool, MessageDescriptor,
+    prost::{Message, Name},
+};
 
 use super::{
     caller,
@@ -43,7 +46,7 @@ fn requests() -> Vec<MessageDescriptor> {
 
 fn same_verdict<T>(text: &[u8], fast: fn(&[u8]) -> Result<T, ApiError>)
 where
-    T: prost::Message + prost::Name + Default + PartialEq + Debug,
+    T: Message + Name + Default + PartialEq + Debug,
 {
     let (fast, generic) = (fast(text), generic::read::<T>(text));
     assert_eq!(fast, generic, "{}", String::from_utf8_lossy(text));

@@ -1,7 +1,5 @@
 //! The document is what the code says it is: made anew it is the same, and nothing is missing from it.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::{collections::BTreeSet, fs, path::Path};
 
 use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, SerializeOptions};
