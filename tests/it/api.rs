@@ -6,6 +6,7 @@
 mod errors;
 mod kv;
 mod lease;
+mod maintenance;
 mod operations;
 mod watch;
 
