@@ -6,11 +6,14 @@
 
 use std::sync::Arc;
 
+use prometheus::IntGauge;
+
 use super::{Applied, Failure, State, header, permissions, quota::QuotaLayer};
 use crate::{
     auth::{AuthStore, Identity},
     error::ApiError,
     lease::Lessor,
+    metrics::Metrics,
     mvcc::{BucketWrite, LogPosition, Store},
     proto::{
         etcdserverpb::AuthenticateResponse,
@@ -25,19 +28,27 @@ pub(super) struct AuthLayer {
     auth: Arc<AuthStore>,
     lessor: Arc<Lessor>,
     store: Store,
+    revision: IntGauge,
     /// Part of the tokens that are given out.
     index: u64,
 }
 
 impl AuthLayer {
-    pub(super) fn new(next: QuotaLayer, state: &State) -> AuthLayer {
-        AuthLayer {
+    pub(super) fn new(next: QuotaLayer, state: &State, metrics: &Metrics) -> AuthLayer {
+        let layer = AuthLayer {
             next,
             auth: Arc::clone(&state.auth),
             lessor: Arc::clone(&state.lessor),
             store: state.store.clone(),
+            revision: metrics.auth_revision.clone(),
             index: 0,
-        }
+        };
+        layer.publish_revision();
+        layer
+    }
+
+    fn publish_revision(&self) {
+        self.revision.set(i64::try_from(self.auth.revision()).unwrap_or(i64::MAX));
     }
 
     pub(super) fn begin_entry(&mut self, position: LogPosition) {
@@ -55,6 +66,7 @@ impl AuthLayer {
         match self.change(request) {
             Some(writes) => {
                 self.store.stage(writes?);
+                self.publish_revision();
                 Ok(Applied::AuthChanged(header(self.store.revision())))
             }
             None => self.next.apply(request),

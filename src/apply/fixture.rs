@@ -18,7 +18,7 @@ use crate::{
     mvcc::{LogPosition, Store, StoreOptions, buckets},
     proto::{
         etcdserverpb as pb,
-        revgatepb::{InternalRaftRequest, internal_raft_request::Request},
+        revgatepb::{InternalRaftRequest, RequestHeader, internal_raft_request::Request},
     },
     watch::{Hub, HubOptions},
 };
@@ -150,6 +150,19 @@ impl Fixture {
     pub(crate) fn apply_at(&mut self, index: u64, requests: Vec<Request>) -> Vec<Result<Applied, ApiError>> {
         let commands: Vec<_> = requests.into_iter().map(command).collect();
         self.applier.apply(LogPosition { term: 1, index }, &commands).unwrap()
+    }
+
+    /// Applies a command in the name of a user, as looked at at an auth revision.
+    pub(crate) fn apply_as(
+        &mut self,
+        username: &str,
+        auth_revision: u64,
+        request: Request,
+    ) -> Result<Applied, ApiError> {
+        let header = RequestHeader { id: 0, username: username.into(), auth_revision };
+        let command = InternalRaftRequest { header: Some(header), ..command(request) };
+        let index = self.position().index + 1;
+        self.applier.apply(LogPosition { term: 1, index }, &[command]).unwrap().remove(0)
     }
 
     pub(crate) fn apply(&mut self, request: Request) -> Result<Applied, ApiError> {

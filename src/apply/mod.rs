@@ -28,7 +28,7 @@ use thiserror::Error;
 pub use self::{
     alarms::Alarms,
     compaction::CompactionFinished,
-    permissions::{check_range, check_txn},
+    permissions::{check_lease_read, check_lease_write, check_range, check_txn},
     txn::evaluate_read_only,
     txn::range_query,
 };
@@ -173,7 +173,7 @@ impl Applier {
         let mvcc = MvccLayer::new(state.clone(), metrics);
         let quota = QuotaLayer::new(mvcc, &state, config.quota_backend_bytes, metrics);
         Applier {
-            layers: AuthLayer::new(quota, &state),
+            layers: AuthLayer::new(quota, &state, metrics),
             observer: Observer::new(config.warning_apply_duration, metrics),
             store: state.store,
             alarms: state.alarms,

@@ -51,7 +51,7 @@ pub(super) fn check(rights: &Rights, lessor: &Lessor, request: &Request) -> Resu
         Request::Put(put) => check_put(rights, lessor, put),
         Request::DeleteRange(delete) => check_delete(rights, delete),
         Request::Txn(txn) => check_txn(rights, lessor, txn),
-        Request::LeaseRevoke(revoke) => write_lease(rights, lessor, revoke.id),
+        Request::LeaseRevoke(revoke) => check_lease_write(rights, lessor, revoke.id),
         _ => Err(ApiError::PermissionDenied),
     }
 }
@@ -68,7 +68,7 @@ fn check_put(rights: &Rights, lessor: &Lessor, put: &PutRequest) -> Result<(), A
     if put.prev_kv {
         rights.read(&key)?;
     }
-    if put.lease == 0 { Ok(()) } else { write_lease(rights, lessor, put.lease) }
+    if put.lease == 0 { Ok(()) } else { check_lease_write(rights, lessor, put.lease) }
 }
 
 fn check_delete(rights: &Rights, delete: &DeleteRangeRequest) -> Result<(), ApiError> {
@@ -97,8 +97,26 @@ pub fn check_txn(rights: &Rights, lessor: &Lessor, txn: &TxnRequest) -> Result<(
     Ok(())
 }
 
-/// Checks that every key of a lease may be written. A lease that is not there is refused where it is looked for.
-fn write_lease(rights: &Rights, lessor: &Lessor, lease: i64) -> Result<(), ApiError> {
+/// Checks that every key of a lease may be written: to revoke it, to hang a key on it, and to keep it alive. A lease that
+/// is not there is refused where it is looked for.
+pub fn check_lease_write(rights: &Rights, lessor: &Lessor, lease: i64) -> Result<(), ApiError> {
+    check_lease(rights, lessor, lease, Rights::write)
+}
+
+/// Checks that every key of a lease may be read: to be told of the lease.
+pub fn check_lease_read(rights: &Rights, lessor: &Lessor, lease: i64) -> Result<(), ApiError> {
+    check_lease(rights, lessor, lease, Rights::read)
+}
+
+fn check_lease(
+    rights: &Rights,
+    lessor: &Lessor,
+    lease: i64,
+    permit: fn(&Rights, &KeyRange) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    if rights.are_unlimited() {
+        return Ok(());
+    }
     let keys = lessor.keys(lease).unwrap_or_default();
-    keys.into_iter().try_for_each(|key| rights.write(&KeyRange::Single(key)))
+    keys.into_iter().try_for_each(|key| permit(rights, &KeyRange::Single(key)))
 }

@@ -49,7 +49,7 @@ pub enum Tokens {
     /// Random ones.
     Simple(SimpleTokens),
     /// Signed ones.
-    Jwt(JwtTokens),
+    Jwt(Box<JwtTokens>),
 }
 
 /// Who asks, and at which auth revision that was found out. Without authentication everybody is the user "".

@@ -1,6 +1,6 @@
 //! Unary calls: JSON text in, JSON text or an error out, whatever carried the text.
 
-use prost::{Message, Name};
+use prost_reflect::prost::{Message, Name};
 
 use super::{
     json::{

@@ -20,7 +20,7 @@ pub(super) fn tokens(config: &AuthTokens, clock: &Arc<dyn Clock>) -> Result<Toke
             let public_key = jwt.public_key.as_deref().map(read).transpose()?;
             let private_key = jwt.private_key.as_deref().map(read).transpose()?;
             JwtTokens::new(clock, &jwt.sign_method, public_key.as_deref(), private_key.as_deref(), jwt.ttl)
-                .map(Tokens::Jwt)
+                .map(|tokens| Tokens::Jwt(Box::new(tokens)))
                 .map_err(ServerError::AuthTokens)
         }
     }

@@ -9,8 +9,7 @@ use prometheus::{Histogram, IntCounter};
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
-    apply::Applied,
-    auth::Rights,
+    apply::{self, Applied},
     error::ApiError,
     lease::{LeaseError, TimeToLive},
     metrics::Metrics,
@@ -109,8 +108,7 @@ impl LeaseService {
         }
     }
 
-    /// Starts a lease's countdown over, for those who may write all of its keys. An unknown or expired lease is told by a TTL of 0,
-    /// not by an error.
+    /// Starts a lease's countdown over. An unknown or expired lease is told by a TTL of 0, not by an error.
     pub async fn keep_alive(
         &self,
         caller: &Caller,
@@ -118,43 +116,22 @@ impl LeaseService {
     ) -> Result<pb::LeaseKeepAliveResponse, ApiError> {
         self.core.require_user(caller)?;
         self.wait_primary().await?;
+        let rights = self.core.rights(caller)?;
+        apply::check_lease_write(&rights.rights, &self.core.state.lessor, request.id)?;
         // Taken first: a client that watches from here on misses no deletion by this lease's end.
         let revision = self.core.state.store.revision();
-        let ttl = match self.renew(caller, request.id) {
+        let ttl = match self.core.state.lessor.renew(request.id) {
             Ok(ttl) => {
                 self.renewed.inc();
                 ttl
             }
             // The grant may be committed and not yet applied: the client was told of it by another member.
-            Err(ApiError::LeaseNotFound) if self.wait_applied().await? => {
-                self.renew(caller, request.id).or_else(unknown_is_zero)?
+            Err(LeaseError::NotFound) if self.wait_applied().await? => {
+                self.core.state.lessor.renew(request.id).or_else(unknown_is_zero)?
             }
             Err(error) => unknown_is_zero(error)?,
         };
         Ok(pb::LeaseKeepAliveResponse { header: Some(self.core.headers.at(revision)), id: request.id, ttl })
-    }
-
-    fn renew(&self, caller: &Caller, id: i64) -> Result<i64, ApiError> {
-        self.check_keys(caller, &[id], Rights::write)?;
-        self.core.state.lessor.renew(id).map_err(lease_error)
-    }
-
-    /// Whether the caller may do something to every key of some leases. Leases that are not there have no keys.
-    fn check_keys(
-        &self,
-        caller: &Caller,
-        leases: &[i64],
-        allowed: fn(&Rights, &KeyRange) -> Result<(), ApiError>,
-    ) -> Result<(), ApiError> {
-        let rights = self.core.rights(caller)?;
-        if rights.rights.are_unlimited() {
-            return Ok(());
-        }
-        for lease in leases {
-            let keys = self.core.state.lessor.keys(*lease).unwrap_or_default();
-            keys.into_iter().try_for_each(|key| allowed(&rights.rights, &KeyRange::Single(key)))?;
-        }
-        self.core.still_has(&rights)
     }
 
     /// What is left of a lease; -1 for one that is unknown or has run out.
@@ -180,17 +157,19 @@ impl LeaseService {
         Ok(time_to_live_response(header, request.id, found))
     }
 
-    /// All leases, for those who may read all of their keys.
+    /// All leases. Who may not read all their keys is refused, as in etcd.
     pub async fn leases(
         &self,
         caller: &Caller,
         _request: pb::LeaseLeasesRequest,
     ) -> Result<pb::LeaseLeasesResponse, ApiError> {
         self.wait_applied().await?;
-        self.core.require_user(caller)?;
+        let rights = self.core.rights(caller)?;
         let header = Some(self.core.headers.at(self.core.state.store.revision()));
-        let ids = self.core.state.lessor.ids();
-        self.check_keys(caller, &ids, Rights::read)?;
+        let lessor = &self.core.state.lessor;
+        let ids = lessor.ids();
+        ids.iter().try_for_each(|id| apply::check_lease_read(&rights.rights, lessor, *id))?;
+        self.core.still_has(&rights)?;
         let leases = ids.into_iter().map(|id| pb::LeaseStatus { id }).collect();
         Ok(pb::LeaseLeasesResponse { header, leases })
     }
@@ -234,8 +213,11 @@ fn time_to_live_response(
     }
 }
 
-fn unknown_is_zero(error: ApiError) -> Result<i64, ApiError> {
-    if error == ApiError::LeaseNotFound { Ok(0) } else { Err(error) }
+fn unknown_is_zero(error: LeaseError) -> Result<i64, ApiError> {
+    match error {
+        LeaseError::NotFound => Ok(0),
+        error => Err(lease_error(error)),
+    }
 }
 
 fn lease_error(error: LeaseError) -> ApiError {
@@ -264,7 +246,7 @@ mod tests {
 
     #[test]
     fn renewing_an_unknown_lease_is_no_error() {
-        assert_eq!(unknown_is_zero(lease_error(LeaseError::NotFound)), Ok(0));
-        assert_eq!(unknown_is_zero(lease_error(LeaseError::NotPrimary)), Err(ApiError::NotLeader));
+        assert_eq!(unknown_is_zero(LeaseError::NotFound), Ok(0));
+        assert_eq!(unknown_is_zero(LeaseError::NotPrimary), Err(ApiError::NotLeader));
     }
 }

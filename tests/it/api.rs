@@ -3,6 +3,7 @@
 //! Bodies are compared as text, since ours are compact and in declaration order; against a real etcd
 //! (`REVGATE_TEST_BINARY`) as values, because its spacing depends on its build.
 
+mod auth;
 mod errors;
 mod kv;
 mod lease;

@@ -102,7 +102,7 @@ fn jwt(method: &str, public: Option<&str>, private: Option<&str>) -> (Arc<Manual
 
 fn with_jwt() -> Rig {
     let (clock, tokens) = jwt("HS256", None, Some("a secret of some length"));
-    let mut rig = Rig::with(Tokens::Jwt(tokens), clock);
+    let mut rig = Rig::with(Tokens::Jwt(Box::new(tokens)), clock);
     rig.set_up();
     rig
 }

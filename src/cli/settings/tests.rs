@@ -3,7 +3,7 @@
 use clap::Parser;
 
 use super::*;
-use crate::cli::Cli;
+use crate::{cli::Cli, config::AuthTokens};
 
 fn flags(args: &[&str]) -> ServeFlags {
     match Cli::try_parse_from(["revgate", "serve"].iter().chain(args)).expect("flags that parse").command {
@@ -34,6 +34,8 @@ fn defaults_are_those_of_etcd() {
     assert_eq!((config.compaction_batch_limit, config.compaction_sleep_interval), (1000, Duration::from_millis(10)));
     assert_eq!(config.watch_progress_notify_interval, Duration::from_secs(600));
     assert_eq!(config.warning_apply_duration, Duration::from_millis(100));
+    assert_eq!(config.auth_tokens, AuthTokens::Simple { ttl: Duration::from_secs(300) });
+    assert_eq!(config.bcrypt_cost, 10);
     assert_eq!(config.request_timeout(), Duration::from_secs(7));
     assert_eq!(config.lease_ttl_min_secs(), 2);
 }
@@ -44,6 +46,19 @@ fn the_cluster_follows_name_and_peer_urls() {
         config_of(&["--name", "m", "--initial-advertise-peer-urls", "http://h:1,http://h:2"]).expect("one member");
     let pair = |url: &str| ("m".to_owned(), url.to_owned());
     assert_eq!(config.initial_cluster, [pair("http://h:1"), pair("http://h:2")]);
+}
+
+#[test]
+fn users_prove_who_they_are_as_the_flags_say() {
+    let config = config_of(&["--auth-token-ttl", "60", "--bcrypt-cost", "4"]).expect("both are allowed");
+    assert_eq!(config.auth_tokens, AuthTokens::Simple { ttl: Duration::from_secs(60) });
+    assert_eq!(config.bcrypt_cost, 4);
+    for (flag, value) in
+        [("--auth-token-ttl", "0"), ("--bcrypt-cost", "3"), ("--bcrypt-cost", "32"), ("--auth-token", "jwt")]
+    {
+        let error = config_of(&[flag, value]).expect_err(value);
+        assert!(error.starts_with(flag), "{error}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod auth;
 mod harness;
 mod limits;
 mod routing;

@@ -13,6 +13,8 @@ use super::ANSWER_MAX;
 pub(crate) struct Client {
     address: SocketAddr,
     connection: Option<BufReader<TcpStream>>,
+    /// Goes with every request, if there is one.
+    token: Option<String>,
 }
 
 /// A whole answer.
@@ -45,7 +47,12 @@ impl Response {
 
 impl Client {
     pub(crate) fn new(address: SocketAddr) -> Client {
-        Client { address, connection: None }
+        Client { address, connection: None, token: None }
+    }
+
+    /// Sends a token with every request from now on, or none.
+    pub(crate) fn set_token(&mut self, token: Option<String>) {
+        self.token = token;
     }
 
     /// GET. An error means that the outcome is not known.
@@ -90,8 +97,9 @@ impl Client {
             Some(connection) => connection,
             None => BufReader::new(connect(self.address)?),
         };
+        let authorization = self.token.as_ref().map(|token| format!("Authorization: {token}\r\n")).unwrap_or_default();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{authorization}\r\n",
             self.address,
             body.len()
         );
