@@ -47,7 +47,9 @@ impl ClusterService {
         request: pb::MemberAddRequest,
     ) -> Result<pb::MemberAddResponse, ApiError> {
         self.core.require_admin(caller)?;
-        let peer_urls = peer_urls::checked(&request.peer_ur_ls)?;
+        let mut peer_urls = peer_urls::checked(&request.peer_ur_ls)?;
+        // Here etcd puts them in order, and on a change of them it does not.
+        peer_urls.sort_unstable();
         if !request.is_learner {
             return Err(ApiError::SeveralVotersUnsupported);
         }

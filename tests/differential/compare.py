@@ -7,7 +7,7 @@ ABSENT = "(absent)"
 # Names of members whose values each server, or each run, has of its own. Presence and kind are still compared.
 MASKED = {
     "cluster_id", "member_id", "raft_term", "raftIndex", "raftTerm", "raftAppliedIndex", "dbSize", "dbSizeInUse",
-    "storageVersion", "memberID", "hash", "etcdserver", "etcdcluster", "storage", "token",
+    "storageVersion", "memberID", "etcdserver", "etcdcluster", "storage", "token",
 }
 SOFTWARE_VERSION = re.compile(r"\d+\.\d+.*")
 SAVED_LENGTH_MIN = 8

@@ -7,6 +7,7 @@ mod auth;
 mod errors;
 mod kv;
 mod lease;
+mod maintenance;
 mod operations;
 mod watch;
 

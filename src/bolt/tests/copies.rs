@@ -48,11 +48,6 @@ fn content(tx: &ReadTx) -> Content {
     buckets
 }
 
-fn assert_sound(db: &Db) {
-    let problems = db.check().unwrap();
-    assert!(problems.is_empty(), "{problems:?}");
-}
-
 #[test]
 fn a_snapshot_is_a_file_with_the_views_content() {
     let place = Place::new();

@@ -209,3 +209,37 @@ fn a_file_that_could_not_be_made_is_made_the_next_time() {
         }
     }
 }
+
+#[test]
+fn a_copy_that_fails_leaves_the_file_in_use_or_the_handle_closed_to_writes() {
+    for what in [Call::Allocate, Call::Write, Call::SyncData, Call::SyncAll] {
+        for calls in 0.. {
+            let place = Place::new();
+            let disk = FailingDisk::new(what);
+            let db = Db::open(Arc::new(disk.clone()), &place.path, &OPTIONS).unwrap();
+            try_put(&db, 1, 3000).unwrap();
+            disk.fail_after(calls);
+            let outcome = db.compact(0.9, &|| true);
+            let failed = disk.failed.load(Ordering::SeqCst);
+            disk.fail_after(-1);
+            match outcome {
+                Ok(copy) => {
+                    assert!(!failed && calls > 0, "{what:?} {calls}");
+                    try_put(&copy, 2, 3000).unwrap();
+                    assert_sound(&copy);
+                    break;
+                }
+                Err(CompactError::Untouched(_)) => {
+                    assert_eq!(std::fs::read_dir(place.path.parent().unwrap()).unwrap().count(), 1);
+                    try_put(&db, 2, 3000).unwrap();
+                    assert_sound(&db);
+                }
+                Err(CompactError::Unknown(_)) => assert!(matches!(db.write(), Err(BoltError::Poisoned { .. }))),
+            }
+            drop(db);
+            let again = place.open();
+            assert_sound(&again);
+            assert_eq!(pairs(&again.read().unwrap(), b"b").len(), 50);
+        }
+    }
+}

@@ -8,6 +8,7 @@ mod facts;
 mod failures;
 mod model;
 mod scale;
+mod upkeep;
 
 use std::{
     path::{Path, PathBuf},

@@ -2,14 +2,13 @@
 
 use crate::error::ApiError;
 
-/// The addresses, checked and sorted; at least one.
+/// The addresses, checked and without blanks around them; at least one.
 pub(super) fn checked(urls: &[String]) -> Result<Vec<String>, ApiError> {
-    let mut sorted: Vec<String> = urls.iter().map(|url| url.trim().to_owned()).collect();
-    sorted.sort_unstable();
-    if sorted.is_empty() || !sorted.iter().all(|url| is_address(url)) {
+    let trimmed: Vec<String> = urls.iter().map(|url| url.trim().to_owned()).collect();
+    if trimmed.is_empty() || !trimmed.iter().all(|url| is_address(url)) {
         return Err(ApiError::MemberUrlsInvalid);
     }
-    Ok(sorted)
+    Ok(trimmed)
 }
 
 fn is_address(url: &str) -> bool {
@@ -43,10 +42,10 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_taken_sorted_and_trimmed() {
+    fn addresses_are_taken_and_trimmed() {
         assert_eq!(
             check(&[" http://b:1", "http://[::1]:2380"]),
-            Ok(vec!["http://[::1]:2380".into(), "http://b:1".into()])
+            Ok(vec!["http://b:1".into(), "http://[::1]:2380".into()])
         );
         for good in ["https://10.0.0.1:2380", "unix://abc:7", "unixs://x", "HTTP://a:1", "http://:2380"] {
             assert_eq!(check(&[good]), Ok(vec![good.to_owned()]));
