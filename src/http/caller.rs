@@ -21,7 +21,9 @@ const LEADER_HEADER: &str = "grpc-metadata-hasleader";
 
 /// The caller behind a request, on a connection made with the certificate of `certificate_name`.
 pub(super) fn of_request(headers: &HeaderMap, certificate_name: Option<&str>) -> Caller {
-    let token = TOKEN_HEADERS.iter().find_map(|name| headers.get(*name)).and_then(|value| value.to_str().ok());
+    // One that cannot be read is a bad one, not none: its client did not mean to come without.
+    let token =
+        TOKEN_HEADERS.iter().find_map(|name| headers.get(*name)).map(|value| value.to_str().unwrap_or_default());
     caller(token, certificate_name)
 }
 
@@ -40,7 +42,7 @@ pub(super) fn requires_leader(headers: &HeaderMap) -> bool {
 
 fn caller(token: Option<&str>, certificate_name: Option<&str>) -> Caller {
     let token = token.map(|token| token.strip_prefix(BEARER_PREFIX).unwrap_or(token).trim().to_owned());
-    Caller { token: token.filter(|token| !token.is_empty()), certificate_name: certificate_name.map(str::to_owned) }
+    Caller { token, certificate_name: certificate_name.map(str::to_owned) }
 }
 
 fn token_cookie(headers: &HeaderMap) -> Option<&str> {
@@ -83,8 +85,8 @@ mod tests {
             (&[], None),
             (&[("authorization", "abc.5")], Some("abc.5")),
             (&[("authorization", "Bearer abc.5")], Some("abc.5")),
-            (&[("authorization", "Bearer ")], None),
-            (&[("authorization", "")], None),
+            (&[("authorization", "Bearer ")], Some("")),
+            (&[("authorization", "")], Some("")),
             (&[("grpc-metadata-token", "abc.5")], Some("abc.5")),
             (&[("grpc-metadata-authorization", "abc.5")], Some("abc.5")),
             (&[("grpc-metadata-authorization", "Bearer abc.5")], Some("abc.5")),
