@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The fuzz targets, each for a while: FUZZ_SECONDS (20). libFuzzer on the stable toolchain. What they find for their corpora is
-# kept below target/; an input that breaks a promise is printed, and kept there too.
+# The fuzz targets (FUZZ_TARGETS; all), each for a while (FUZZ_SECONDS; 20), by libFuzzer on the stable toolchain. What they
+# find for their corpora is kept below target/; an input that breaks a promise is printed, and kept there too.
 source "$(dirname "$0")/../lib.sh"
 
 readonly SECONDS_EACH=${FUZZ_SECONDS:-20}
 readonly INPUT_BYTES_MAX=4096
 # A longer one is a hang.
 readonly INPUT_SECONDS_MAX=25
-readonly TARGETS="json stream headers socket"
+readonly TARGETS=${FUZZ_TARGETS:-json stream headers socket}
 
 if ! have c++ g++; then
     skipped "fuzz: no C++ compiler is to be had here"

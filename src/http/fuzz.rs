@@ -1,12 +1,9 @@
 //! Doors for the fuzz targets, and only for them: what the parsers of this room promise of any bytes, as functions that
 //! panic when a promise is broken.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
-use hyper::{
-    HeaderMap,
-    header::{AUTHORIZATION, HeaderValue},
-};
+use hyper::{HeaderMap, header::HeaderValue};
 use prost_reflect::{
     DescriptorPool, MessageDescriptor,
     prost::{Message, Name},
@@ -18,6 +15,8 @@ use super::{
     limits,
 };
 use crate::{
+    auth::JwtTokens,
+    clock::SystemClock,
     error::{ApiError, Code},
     proto::DESCRIPTORS,
 };
@@ -104,8 +103,14 @@ fn values(pieces: &[&[u8]], bytes_max: usize) -> (Vec<Vec<u8>>, Option<Code>) {
     (values, None)
 }
 
-/// A token is what was sent, without its scheme; a deadline is one or is refused. Header values are separated by line ends.
+/// A token is a part of what was sent, whichever header it came in, and as a JWT it stands for nobody who did not have the
+/// key; a deadline is one or is refused. Header values are separated by line ends.
 pub fn headers(data: &[u8]) {
+    thread_local! {
+        static TOKENS: JwtTokens = JwtTokens::new(
+            Arc::new(SystemClock::new()), "HS256", None, Some(b"a secret of the fuzz targets' own"), Duration::from_secs(60),
+        ).expect("a secret of any length will do");
+    }
     let names = ["authorization", "grpc-timeout", "cookie", "sec-websocket-protocol", "grpc-metadata-token"];
     let mut headers = HeaderMap::new();
     for (name, value) in names.into_iter().zip(data.split(|byte| *byte == b'\n')) {
@@ -115,12 +120,16 @@ pub fn headers(data: &[u8]) {
             headers.insert(name, value);
         }
     }
-    let caller = caller::of_request(&headers);
-    if let (Some(token), Some(sent)) = (&caller.token, headers.get(AUTHORIZATION)) {
-        assert!(sent.as_bytes().ends_with(token.as_bytes()), "{token:?} of {sent:?}");
+    for caller in [caller::of_request(&headers, None), caller::of_socket(&headers, None)] {
+        let Some(token) = caller.token else { continue };
+        assert!(!token.is_empty() && token == token.trim(), "{token:?}");
+        let sent = headers.values().any(|value| value.to_str().is_ok_and(|value| value.contains(&token)));
+        assert!(sent, "{token:?} of {headers:?}");
+        TOKENS.with(|tokens| assert!(tokens.identify_any(&token).is_err(), "{token:?}"));
     }
     match limits::client_timeout(&headers) {
-        Ok(timeout) => assert_eq!(timeout.is_some(), headers.contains_key("grpc-timeout")),
+        // None at all, or zero, is none.
+        Ok(timeout) => assert!(timeout.is_none() || headers.contains_key("grpc-timeout")),
         Err(error) => assert_eq!(error.code(), Code::InvalidArgument),
     }
 }
