@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::{
     KeyRange, KeyValueRef, MvccError, Record, Revision, buckets,
-    index::Resume,
+    index::{Direction, Resume},
     key_value::{encode_key_value, encode_tombstone},
     state::{LOCKED_WALK_KEYS_MAX, Shared, Values},
 };
@@ -172,10 +172,17 @@ impl Kept {
                 return None;
             }
             let mut is_any = compact_revision < 0;
-            let next = state.index.visit(&all, after.as_deref(), revision, LOCKED_WALK_KEYS_MAX, &mut |_, _| {
-                is_any = true;
-                ControlFlow::Break(())
-            });
+            let next = state.index.visit(
+                &all,
+                Direction::Ascending,
+                after.as_deref(),
+                revision,
+                LOCKED_WALK_KEYS_MAX,
+                &mut |_, _| {
+                    is_any = true;
+                    ControlFlow::Break(())
+                },
+            );
             if is_any {
                 return Some(kept(revision, false));
             }

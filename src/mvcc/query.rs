@@ -84,17 +84,28 @@ impl RangeQuery {
             && within(entry.created, self.min_create_revision, self.max_create_revision)
     }
 
-    /// Whether the answer comes in the index's own order, so that it need not be collected before it is given.
+    /// Whether the answer comes in an order the index can be walked in, so that it need not be collected before it is given.
     pub(super) fn is_in_key_order(&self) -> bool {
-        self.target == SortTarget::Key && self.order != SortOrder::Descend
+        self.target == SortTarget::Key
     }
 
     /// Whether the answer is cut before it is put in order. etcd looks no further than one key behind the limit unless an order
     /// or a filter makes it, and then orders what it found by the target.
     pub(super) fn is_cut_unordered(&self) -> bool {
-        self.order == SortOrder::None
-            && [self.min_mod_revision, self.max_mod_revision, self.min_create_revision, self.max_create_revision]
-                == [0; 4]
+        self.order == SortOrder::None && self.is_unfiltered()
+    }
+
+    /// After how many keys the answer is whole, if that is known beforehand.
+    pub(super) fn keys_to_give(&self) -> Option<u64> {
+        if self.count_only {
+            return Some(0);
+        }
+        let is_cut_early = self.is_in_key_order() && self.is_unfiltered();
+        self.limit().filter(|_| is_cut_early).map(|limit| limit as u64)
+    }
+
+    fn is_unfiltered(&self) -> bool {
+        [self.min_mod_revision, self.max_mod_revision, self.min_create_revision, self.max_create_revision] == [0; 4]
     }
 
     /// The limit as a count; `None` without one.

@@ -3,11 +3,12 @@
 use std::{ops::ControlFlow, sync::Arc};
 
 use super::{
-    KeyRange, KeyValueRef, MvccError, RangeQuery, Revision, SortTarget,
-    index::{Entry, Resume},
-    state::{LOCKED_WALK_KEYS_MAX, Shared, VIEW_VALUES_MAX, visit_sources},
+    KeyRange, KeyValueRef, MvccError, RangeQuery, Revision, SortOrder,
+    index::{Direction, Entry, Resume},
+    selection::Selection,
+    state::{LOCKED_WALK_KEYS_MAX, Shared, Source, State, VIEW_VALUES_MAX, Values},
 };
-use crate::proto::mvccpb;
+use crate::{bolt, proto::mvccpb};
 
 /// A range read in progress: keys come by the chunk, at one revision, without a lock held between chunks.
 ///
@@ -74,16 +75,19 @@ impl RangeCursor {
         match std::mem::replace(&mut self.plan, Plan::Done) {
             Plan::Single => self.count = read_single(&self.shared, query, self.at, &mut visit)?,
             Plan::Walk { after, given } => {
-                let mut walk = Walk { shared: &self.shared, query, at: self.at, count: 0, more: false };
-                let next = walk.give(after, given, keys_max, &mut visit)?;
-                (self.count, self.more) = (self.count + walk.count, self.more || walk.more);
-                if let Some((after, given)) = next {
-                    self.plan = Plan::Walk { after, given };
+                let walk = Walk { shared: &self.shared, query, at: self.at };
+                let (next, seen) = walk.give(after, given, keys_max, &mut visit)?;
+                self.count += seen;
+                match next {
+                    Next::Chunk { after, given } => self.plan = Plan::Walk { after, given },
+                    Next::LimitReached { last } => {
+                        self.more = walk.has_more(last)?;
+                        self.count = count(&self.shared, &query.range, self.at)?;
+                    }
+                    Next::End => {}
                 }
             }
-            Plan::Count => {
-                walk_index(&self.shared, &query.range, self.at, &mut |_, _| self.count += 1)?;
-            }
+            Plan::Count => self.count = count(&self.shared, &query.range, self.at)?,
             Plan::Sorted { entries, given } => {
                 let end = given.saturating_add(keys_max.max(1)).min(entries.len());
                 self.shared.visit_values(self.at, &entries[given..end], &mut visit)?;
@@ -122,56 +126,29 @@ impl RangeCursor {
         if query.is_in_key_order() {
             return Ok(Plan::Walk { after: None, given: 0 });
         }
-        let mut entries = Vec::new();
-        walk_index(&self.shared, &query.range, self.at, &mut |_, entry| {
-            self.count += 1;
-            if query.admits(&entry) {
-                entries.push(entry);
-            }
-        })?;
         let (shared, at) = (&self.shared, self.at);
-        let answer = Answer::arrange(query, entries, &mut |entries, visit| shared.visit_values(at, entries, visit))?;
+        let mut read =
+            |entries: &[Entry], visit: &mut dyn FnMut(KeyValueRef<'_>)| shared.visit_values(at, entries, visit);
+        let mut selection = Selection::new(query);
+        let mut after: Resume = None;
+        loop {
+            let mut is_settled = false;
+            after = shared.state.read().walk(&query.range, Direction::Ascending, after, at, &mut |_, entry| {
+                is_settled = !selection.offer(entry);
+                if is_settled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            selection.absorb(&mut read)?;
+            if is_settled || after.is_none() {
+                break;
+            }
+        }
+        let answer = selection.finish(&mut read)?;
         self.more = answer.more;
+        self.count = count(shared, &query.range, at)?;
         Ok(match answer.pairs {
             Some(pairs) => Plan::Values { pairs, given: 0 },
             None => Plan::Sorted { entries: answer.entries, given: 0 },
         })
-    }
-}
-
-/// An answer that is not in the index's order, filtered, put in order and cut.
-pub(super) struct Answer {
-    pub(super) entries: Vec<Entry>,
-    /// Set if values had to be read for the order; then `entries` is empty.
-    pub(super) pairs: Option<Vec<mvccpb::KeyValue>>,
-    pub(super) more: bool,
-}
-
-/// Reads the pairs of entries, in the order given.
-pub(super) type ReadPairs<'a> = dyn FnMut(&[Entry], &mut dyn FnMut(KeyValueRef<'_>)) -> Result<(), MvccError> + 'a;
-
-impl Answer {
-    /// `entries` are in order of their keys and have passed the filters.
-    pub(super) fn arrange(
-        query: &RangeQuery,
-        mut entries: Vec<Entry>,
-        read: &mut ReadPairs<'_>,
-    ) -> Result<Answer, MvccError> {
-        let limit = query.limit().unwrap_or(usize::MAX);
-        let more = entries.len() > limit;
-        if query.is_cut_unordered() {
-            entries.truncate(limit.saturating_add(1));
-        }
-        if query.target != SortTarget::Value {
-            query.sort_entries(&mut entries);
-            entries.truncate(limit);
-            return Ok(Answer { entries, pairs: None, more });
-        }
-        let mut pairs = Vec::with_capacity(entries.len());
-        read(&entries, &mut |kv| pairs.push(kv.to_owned()))?;
-        query.sort_pairs(&mut pairs);
-        pairs.truncate(limit);
-        Ok(Answer { entries: Vec::new(), pairs: Some(pairs), more })
     }
 }
 
@@ -186,7 +163,8 @@ fn read_single(
     let found = shared.read_key(key, at, |pair| {
         let kv = KeyValueRef::from(pair);
         let revision = Revision { main: kv.mod_revision, sub: 0 };
-        if query.admits(&Entry { revision, created: kv.create_revision, version: kv.version }) {
+        let (created, version, leased) = (kv.create_revision, kv.version, kv.lease != 0);
+        if query.admits(&Entry { revision, created, version, leased }) {
             visit(kv);
         }
     })?;
@@ -202,88 +180,161 @@ pub(super) fn walk_index(
 ) -> Result<(), MvccError> {
     let mut after: Resume = None;
     loop {
-        let state = shared.state.read();
-        state.check_readable(at)?;
-        after = state.index.visit(range, after.as_deref(), at, LOCKED_WALK_KEYS_MAX, &mut |key, entry| {
+        after = shared.state.read().walk(range, Direction::Ascending, after, at, &mut |key, entry| {
             visit(key, entry);
             ControlFlow::Continue(())
-        });
+        })?;
         if after.is_none() {
             return Ok(());
         }
     }
 }
 
-/// One chunk of a walk in key order.
+/// How many keys of a range exist at `at`. Where nothing has changed since, that is known without a look at the keys.
+pub(super) fn count(shared: &Shared, range: &KeyRange, at: i64) -> Result<i64, MvccError> {
+    let (mut total, mut after) = (0, None::<Box<[u8]>>);
+    loop {
+        let state = shared.state.read();
+        state.check_readable(at)?;
+        let (counted, next) = state.index.count(range, after.as_deref(), at, LOCKED_WALK_KEYS_MAX);
+        total += counted;
+        if next.is_none() {
+            return Ok(total);
+        }
+        after = next;
+    }
+}
+
+impl State {
+    /// One step of a walk at `at`.
+    fn walk(
+        &self,
+        range: &KeyRange,
+        direction: Direction,
+        after: Resume,
+        at: i64,
+        visit: &mut dyn FnMut(&[u8], Entry) -> ControlFlow<()>,
+    ) -> Result<Resume, MvccError> {
+        self.check_readable(at)?;
+        Ok(self.index.visit(range, direction, after.as_deref(), at, LOCKED_WALK_KEYS_MAX, visit))
+    }
+}
+
+/// A walk in the order of keys.
 struct Walk<'a> {
     shared: &'a Shared,
     query: &'a RangeQuery,
     at: i64,
-    count: i64,
-    more: bool,
+}
+
+/// How a walk goes on after a chunk.
+enum Next {
+    /// Behind this key.
+    Chunk { after: Resume, given: usize },
+    /// The answer is whole; what is behind the last key that was looked at was cut off.
+    LimitReached { last: Resume },
+    /// The range is through.
+    End,
+}
+
+/// What is to be given of a key.
+enum Given {
+    /// Its pair, from where it is.
+    Pair(Source),
+    /// Key and revisions alone, as the index has them; the key is the next so many bytes of those set aside.
+    Bare { key_bytes: usize, entry: Entry },
 }
 
 impl Walk<'_> {
-    /// Gives up to `keys_max` pairs behind `after`, `given` having been given before. Returns where to go on.
+    /// Gives up to `keys_max` pairs behind `after`, `given` having been given before. Also returns how many keys it
+    /// found, whether they passed the filters or not.
     fn give(
-        &mut self,
+        &self,
         mut after: Resume,
         mut given: usize,
         keys_max: usize,
         visit: &mut dyn FnMut(KeyValueRef<'_>),
-    ) -> Result<Option<(Resume, usize)>, MvccError> {
+    ) -> Result<(Next, i64), MvccError> {
         let limit = self.query.limit().unwrap_or(usize::MAX);
-        let chunk_end = given.saturating_add(keys_max.max(1));
-        while given < chunk_end.min(limit) {
-            let wanted = (chunk_end.min(limit) - given).min(VIEW_VALUES_MAX);
-            let (query, at, count) = (self.query, self.at, &mut self.count);
-            let (tx, (sources, next)) = self.shared.view(|state| {
-                state.check_readable(at)?;
-                let mut sources = Vec::new();
-                let keys_max = LOCKED_WALK_KEYS_MAX;
-                let next = state.index.visit(&query.range, after.as_deref(), at, keys_max, &mut |_, entry| {
-                    *count += 1;
-                    if query.admits(&entry) {
-                        sources.push(state.locate(entry.revision));
-                    }
-                    if sources.len() == wanted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-                });
-                Ok((sources, next))
+        let chunk_end = given.saturating_add(keys_max.max(1)).min(limit);
+        let mut seen = 0;
+        while given < chunk_end {
+            let wanted = (chunk_end - given).min(VIEW_VALUES_MAX);
+            let mut keys = Vec::new();
+            let (tx, (found, next)) = self.shared.view(|state| {
+                let mut found = Vec::with_capacity(wanted);
+                let next =
+                    state.walk(&self.query.range, self.direction(), after.take(), self.at, &mut |key, entry| {
+                        seen += 1;
+                        if self.query.admits(&entry) {
+                            found.push(self.locate(state, key, entry, &mut keys));
+                        }
+                        if found.len() == wanted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                    })?;
+                Ok((found, next))
             })?;
-            visit_sources(&tx, &sources, visit)?;
-            given += sources.len();
-            after = next;
-            if after.is_none() {
-                return Ok(None);
+            given += found.len();
+            visit_found(&tx, &found, &keys, visit)?;
+            if next.is_none() {
+                return Ok((Next::End, seen));
             }
+            after = next;
         }
-        if given < limit {
-            return Ok(Some((after, given)));
-        }
-        self.count_rest(after)?;
-        Ok(None)
+        let next = if given < limit { Next::Chunk { after, given } } else { Next::LimitReached { last: after } };
+        Ok((next, seen))
     }
 
-    /// The limit is reached: what is left is counted, and it is looked whether any of it was cut off.
-    fn count_rest(&mut self, mut after: Resume) -> Result<(), MvccError> {
-        while after.is_some() {
-            let state = self.shared.state.read();
-            state.check_readable(self.at)?;
-            let (range, keys_max) = (&self.query.range, LOCKED_WALK_KEYS_MAX);
-            let counted = if self.more {
-                state.index.count(range, after.as_deref(), self.at, keys_max)
-            } else {
-                let mut count = 0;
-                let next = state.index.visit(range, after.as_deref(), self.at, keys_max, &mut |_, entry| {
-                    count += 1;
-                    self.more |= self.query.admits(&entry);
-                    if self.more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-                });
-                (count, next)
-            };
-            self.count += counted.0;
-            after = counted.1;
+    fn locate(&self, state: &State, key: &[u8], entry: Entry, keys: &mut Vec<u8>) -> Given {
+        if self.query.keys_only && !entry.leased {
+            keys.extend_from_slice(key);
+            return Given::Bare { key_bytes: key.len(), entry };
         }
-        Ok(())
+        Given::Pair(state.locate(entry.revision))
     }
+
+    /// Whether a key behind `after` passes the filters.
+    fn has_more(&self, mut after: Resume) -> Result<bool, MvccError> {
+        let mut is_any = false;
+        while after.is_some() && !is_any {
+            let (range, direction) = (&self.query.range, self.direction());
+            after = self.shared.state.read().walk(range, direction, after, self.at, &mut |_, entry| {
+                is_any = self.query.admits(&entry);
+                if is_any { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+        }
+        Ok(is_any)
+    }
+
+    fn direction(&self) -> Direction {
+        if self.query.order == SortOrder::Descend { Direction::Descending } else { Direction::Ascending }
+    }
+}
+
+/// Visits what a look at the state for which `tx` was pinned has found.
+fn visit_found(
+    tx: &bolt::ReadTx,
+    found: &[Given],
+    mut keys: &[u8],
+    visit: &mut dyn FnMut(KeyValueRef<'_>),
+) -> Result<(), MvccError> {
+    let values = Values::of(tx)?;
+    for given in found {
+        match given {
+            Given::Pair(Source::Memory(record)) => visit((&record.kv).into()),
+            Given::Pair(Source::File(revision)) => visit(values.require(*revision)?),
+            Given::Bare { key_bytes, entry } => {
+                let (key, rest) = keys.split_at(*key_bytes);
+                keys = rest;
+                visit(KeyValueRef {
+                    key,
+                    create_revision: entry.created,
+                    mod_revision: entry.revision.main,
+                    version: entry.version,
+                    value: &[],
+                    lease: 0,
+                });
+            }
+        }
+    }
+    Ok(())
 }

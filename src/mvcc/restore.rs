@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::{
     KeyValueRef, LogPosition, MvccError, Revision, buckets,
-    index::{Entry, Index},
+    index::{Entry, Index, VERSION_MAX},
     state::Values,
 };
 use crate::bolt;
@@ -187,10 +187,11 @@ fn decode(revision: Revision, tombstone: bool, encoded: &[u8]) -> Result<Stored,
     if tombstone {
         return Ok(Stored { key: kv.key.into(), entry: Entry::tombstone(revision), lease: 0 });
     }
-    if kv.mod_revision != revision.main || kv.version < 1 || kv.create_revision < 1 {
+    if kv.mod_revision != revision.main || !(1..=VERSION_MAX).contains(&kv.version) || kv.create_revision < 1 {
         return Err(MvccError::damaged(revision, "its revisions or its version cannot be"));
     }
-    let entry = Entry { revision, created: kv.create_revision, version: kv.version };
+    let (created, version, leased) = (kv.create_revision, kv.version, kv.lease != 0);
+    let entry = Entry { revision, created, version, leased };
     Ok(Stored { key: kv.key.into(), entry, lease: kv.lease })
 }
 

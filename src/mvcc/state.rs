@@ -251,7 +251,7 @@ impl<'tx> Values<'tx> {
         Ok(Some(kv))
     }
 
-    fn require(&self, revision: Revision) -> Result<KeyValueRef<'tx>, MvccError> {
+    pub(super) fn require(&self, revision: Revision) -> Result<KeyValueRef<'tx>, MvccError> {
         self.get(revision)?.ok_or_else(|| MvccError::damaged(revision, "the file lacks it"))
     }
 }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
 use super::{
-    BucketWrite, ChangeSet, KeyRange, KeysHash, LogPosition, MvccError, RangeCursor, RangeQuery, Restored, WriteTxn,
+    BucketWrite, ChangeSet, KeysHash, LogPosition, MvccError, RangeCursor, RangeQuery, Restored, WriteTxn,
     backend::{Backend, Stop, Worker},
     compaction::{self, Job},
     hash, history, restore,
@@ -107,9 +107,15 @@ impl Store {
         self.shared().state.read().compact_revision
     }
 
-    /// How many keys a read of the range has to look at, counted up to `keys_max`: tells long reads from short ones.
-    pub fn keys_to_look_at(&self, range: &KeyRange, keys_max: usize) -> usize {
-        self.shared().state.read().index.known(range, keys_max)
+    /// How many keys a read has to look at, at most: tells long reads from short ones.
+    pub fn keys_to_look_at(&self, query: &RangeQuery) -> u64 {
+        let state = self.shared().state.read();
+        let (known, live) = state.index.known_and_live(&query.range);
+        match query.keys_to_give() {
+            // Deleted keys whose history is kept are looked at and not given.
+            Some(given) => known.min(given.saturating_add(known - live)),
+            None => known,
+        }
     }
 
     /// Opens a range read. Checks compacted and future revisions.

@@ -11,7 +11,8 @@ use parking_lot::MutexGuard;
 use super::{
     ChangeSet, KeyRange, KeyValueRef, MvccError, RangeQuery, Record, Revision,
     index::Entry,
-    read::{Answer, RangeCursor, walk_index},
+    read::{RangeCursor, walk_index},
+    selection::Selection,
     state::{Shared, VIEW_VALUES_MAX},
 };
 use crate::proto::mvccpb;
@@ -103,7 +104,7 @@ impl<'a> WriteTxn<'a> {
     pub fn put(&mut self, key: Bytes, value: Bytes, lease: i64, want_previous: bool) -> Result<PutOutcome, MvccError> {
         self.shared.backend.check_usable()?;
         let previous = if want_previous { self.get(&key)? } else { None };
-        let entry = Entry::after_put(self.next_revision(), self.entry(&key));
+        let entry = Entry::after_put(self.next_revision(), self.entry(&key), lease != 0);
         let kv = mvccpb::KeyValue {
             key: key.clone(),
             create_revision: entry.created,
@@ -174,9 +175,7 @@ impl<'a> WriteTxn<'a> {
         for part in self.changes.chunks(PUBLISH_CHANGES_MAX) {
             let mut state = self.shared.state.write();
             for record in part {
-                let entry =
-                    Entry { revision: record.revision, created: record.kv.create_revision, version: record.kv.version };
-                state.index.record(&record.kv.key, entry);
+                state.index.record(&record.kv.key, Entry::from(record.as_ref()));
                 state.ring.push(Arc::clone(record));
             }
             if part.last().is_some_and(|record| record.revision.sub + 1 == self.changes.len() as i64) {
@@ -192,14 +191,12 @@ impl<'a> WriteTxn<'a> {
         visit: &mut dyn FnMut(KeyValueRef<'_>),
     ) -> Result<(bool, i64), MvccError> {
         self.shared.metrics.range_total.inc();
-        let (mut entries, mut count) = (Vec::new(), 0);
+        let (mut selection, mut count, mut is_settled) = (Selection::new(query), 0, query.count_only);
         self.walk(&query.range, &mut |_, entry| {
             count += 1;
-            if !query.count_only && query.admits(&entry) {
-                entries.push(entry);
-            }
+            is_settled = is_settled || !selection.offer(entry);
         })?;
-        let answer = Answer::arrange(query, entries, &mut |entries, visit| self.visit_values(entries, visit))?;
+        let answer = selection.finish(&mut |entries, visit| self.visit_values(entries, visit))?;
         let mut visit = |kv: KeyValueRef<'_>| visit(query.shown(kv));
         match answer.pairs {
             Some(pairs) => pairs.iter().for_each(|kv| visit(kv.into())),

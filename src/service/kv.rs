@@ -10,7 +10,7 @@ use tokio::{sync::oneshot, task::spawn_blocking, time::timeout};
 use crate::{
     apply::{self, Applied, CompactionFinished},
     error::ApiError,
-    mvcc::{KeyRange, MvccError, RangeCursor, Store},
+    mvcc::{KeyRange, MvccError, RangeCursor, RangeQuery, Store},
     proto::{
         etcdserverpb::{self as pb, request_op},
         revgatepb::internal_raft_request::Request,
@@ -23,7 +23,7 @@ use super::{Caller, Core, validate, wrong_outcome};
 const PHYSICAL_COMPACTION_WAIT_MAX_SECS: u64 = 3600;
 
 /// Keys that a read may look at on the spot. One that looks at more is made on a thread where it keeps nobody waiting.
-const SHORT_READ_KEYS_MAX: usize = 1_000;
+const SHORT_READ_KEYS_MAX: u64 = 1_000;
 
 /// A range's answer: header first, then pairs from the cursor, then more and count.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl KvService {
         let rights = self.core.rights(caller)?;
         apply::check_range(&rights.rights, &request)?;
         let store = self.core.state.store.clone();
-        let is_long = is_long(&store, [&query.range]);
+        let is_long = is_long(&store, std::slice::from_ref(&query));
         // Putting an answer in order is work that is done when it is opened.
         let cursor = read(is_long, move || store.range(&query).map_err(read_error)).await?;
         self.core.still_has(&rights)?;
@@ -107,8 +107,7 @@ impl KvService {
             let rights = self.core.rights(caller)?;
             apply::check_txn(&rights.rights, &self.core.state.lessor, &request)?;
             let store = self.core.state.store.clone();
-            let ranges = ranges_of(&request);
-            let is_long = is_long(&store, &ranges);
+            let is_long = is_long(&store, &queries_of(&request));
             let response = read(is_long, move || apply::evaluate_read_only(&store, &request)).await?;
             self.core.still_has(&rights)?;
             response
@@ -141,24 +140,20 @@ impl KvService {
     }
 }
 
-/// Whether reads of all these ranges look at more keys than is done on the spot.
-fn is_long<'a>(store: &Store, ranges: impl IntoIterator<Item = &'a KeyRange>) -> bool {
-    let mut left = SHORT_READ_KEYS_MAX;
-    ranges.into_iter().any(|range| {
-        let keys = store.keys_to_look_at(range, left + 1);
-        let exceeds = keys > left;
-        left = left.saturating_sub(keys);
-        exceeds
-    })
+/// Whether these reads together look at more keys than is done on the spot.
+fn is_long(store: &Store, queries: &[RangeQuery]) -> bool {
+    let keys = queries.iter().map(|query| store.keys_to_look_at(query));
+    keys.fold(0, u64::saturating_add) > SHORT_READ_KEYS_MAX
 }
 
 /// What a txn that only reads looks at.
-fn ranges_of(request: &pb::TxnRequest) -> Vec<KeyRange> {
-    let compared = request.compare.iter().map(|compare| KeyRange::new(compare.key.clone(), compare.range_end.clone()));
+fn queries_of(request: &pb::TxnRequest) -> Vec<RangeQuery> {
+    let compared = request
+        .compare
+        .iter()
+        .map(|compare| RangeQuery::all(KeyRange::new(compare.key.clone(), compare.range_end.clone())));
     let read = request.success.iter().chain(&request.failure).filter_map(|op| match &op.request {
-        Some(request_op::Request::RequestRange(range)) => {
-            Some(KeyRange::new(range.key.clone(), range.range_end.clone()))
-        }
+        Some(request_op::Request::RequestRange(range)) => Some(apply::range_query(range)),
         _ => None,
     });
     compared.chain(read).collect()

@@ -4,17 +4,21 @@
 //! behind a key, so that a lock around the index is never held for long.
 
 mod key_index;
+mod packed;
 #[cfg(test)]
 mod tests;
+mod tree;
+mod walk;
 
-use std::{
-    collections::{BTreeMap, btree_map},
-    ops::{Bound, ControlFlow},
-};
+use std::ops::{Bound, ControlFlow};
 
 use key_index::KeyIndex;
+use tree::{Node, Sums};
+use walk::Count;
 
-use super::{KeyMeta, KeyRange, Revision};
+use super::{KeyMeta, KeyRange, Record, Revision};
+
+pub(super) use key_index::VERSION_MAX;
 
 /// The key's state as one revision left it, as far as the index knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,19 +28,23 @@ pub(super) struct Entry {
     pub(super) created: i64,
     /// Puts since then; 0 in a tombstone.
     pub(super) version: i64,
+    /// Whether a lease holds the key. Which one, the value's record knows.
+    pub(super) leased: bool,
 }
 
 impl Entry {
     /// The state after a put at `revision`, given the state before.
-    pub(super) fn after_put(revision: Revision, before: Option<Entry>) -> Entry {
+    pub(super) fn after_put(revision: Revision, before: Option<Entry>, leased: bool) -> Entry {
         match before {
-            Some(before) => Entry { revision, created: before.created, version: before.version.saturating_add(1) },
-            None => Entry { revision, created: revision.main, version: 1 },
+            Some(before) => {
+                Entry { revision, created: before.created, version: before.version.saturating_add(1), leased }
+            }
+            None => Entry { revision, created: revision.main, version: 1, leased },
         }
     }
 
     pub(super) fn tombstone(revision: Revision) -> Entry {
-        Entry { revision, created: 0, version: 0 }
+        Entry { revision, created: 0, version: 0, leased: false }
     }
 
     pub(super) fn is_tombstone(&self) -> bool {
@@ -48,12 +56,26 @@ impl Entry {
     }
 }
 
+impl From<&Record> for Entry {
+    fn from(record: &Record) -> Entry {
+        let kv = &record.kv;
+        Entry { revision: record.revision, created: kv.create_revision, version: kv.version, leased: kv.lease != 0 }
+    }
+}
+
 /// Where a walk goes on: behind this key. `None`: it is through.
 pub(super) type Resume = Option<Box<[u8]>>;
 
+/// Which way a range is walked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Ascending,
+    Descending,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    keys: BTreeMap<Box<[u8]>, KeyIndex>,
+    root: Node,
 }
 
 impl Index {
@@ -68,46 +90,53 @@ impl Index {
             }
             Some((key, index))
         });
-        // The map's bulk build: sorted input fills its nodes whole.
-        Index { keys: keys.collect() }
+        Index { root: tree::build(keys) }
     }
 
     /// How many keys are known, live or not.
     pub(super) fn len(&self) -> usize {
-        self.keys.len()
+        self.root.sums().keys as usize
     }
 
-    /// How many keys of a range are known, live or not, counted up to `keys_max`.
-    pub(super) fn known(&self, range: &KeyRange, keys_max: usize) -> usize {
+    /// How many keys of a range are known, and how many of them have a newest revision that is not a tombstone. Costs
+    /// what the tree's height costs.
+    pub(super) fn known_and_live(&self, range: &KeyRange) -> (u64, u64) {
         match range {
-            KeyRange::Single(_) => 1,
-            _ => self.walk(range, None).take(keys_max).count(),
+            KeyRange::Single(_) => (1, 1),
+            range if range.is_empty() => (0, 0),
+            _ => {
+                let count = |part: &dyn Fn(&Sums) -> Option<u64>, key: &dyn Fn(&KeyIndex) -> u64| {
+                    let mut count = Count { part, key, budget: usize::MAX, total: 0 };
+                    count.count(&self.root, range.bounds(None));
+                    count.total
+                };
+                let known = count(&|sums| Some(sums.keys), &|_| 1);
+                (known, count(&|sums| Some(sums.live), &|index| u64::from(index.is_live())))
+            }
         }
     }
 
     /// Adds a key's newest revision.
     pub(super) fn record(&mut self, key: &[u8], entry: Entry) {
-        match self.keys.get_mut(key) {
-            Some(index) => index.push(entry),
-            None => _ = self.keys.insert(key.into(), KeyIndex::new(entry)),
-        }
+        tree::record(&mut self.root, key, entry);
     }
 
     /// The key's state at main revision `at`; `None` if it did not exist then.
     pub(super) fn get(&self, key: &[u8], at: i64) -> Option<Entry> {
-        self.keys.get(key)?.at(at)
+        self.root.get(key)?.at(at)
     }
 
     /// Whether this very revision of the key is still kept.
     pub(super) fn contains(&self, key: &[u8], revision: Revision) -> bool {
-        self.keys.get(key).is_some_and(|index| index.contains(revision))
+        self.root.get(key).is_some_and(|index| index.contains(revision))
     }
 
-    /// Visits the range's keys that exist at main revision `at`, ascending, behind `after`, until `visit` breaks or
+    /// Visits the range's keys that exist at main revision `at`, in `direction`, behind `after`, until `visit` breaks or
     /// `keys_max` keys have been looked at.
     pub(super) fn visit(
         &self,
         range: &KeyRange,
+        direction: Direction,
         after: Option<&[u8]>,
         at: i64,
         keys_max: usize,
@@ -119,51 +148,50 @@ impl Index {
             }
             return None;
         }
-        let mut looked_at = 0;
-        for (key, index) in self.walk(range, after) {
+        if range.is_empty() {
+            return None;
+        }
+        let (mut looked_at, mut resume) = (0, None);
+        let mut look = |key: &[u8], index: &KeyIndex| {
             looked_at += 1;
             let flow = index.at(at).map_or(ControlFlow::Continue(()), |entry| visit(key, entry));
             if flow.is_break() || looked_at == keys_max {
-                return Some(key.clone());
+                resume = Some(key.into());
+                return ControlFlow::Break(());
             }
-        }
-        None
-    }
-
-    /// How many of the range's keys behind `after` exist at main revision `at`, looking at `keys_max` keys at most.
-    pub(super) fn count(&self, range: &KeyRange, after: Option<&[u8]>, at: i64, keys_max: usize) -> (i64, Resume) {
-        let mut count = 0;
-        let resume = self.visit(range, after, at, keys_max, &mut |_, _| {
-            count += 1;
             ControlFlow::Continue(())
-        });
-        (count, resume)
-    }
-
-    /// Compacts up to `keys_max` keys behind `after`.
-    pub(super) fn compact_step(&mut self, after: Option<&[u8]>, revision: i64, keys_max: usize) -> Resume {
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut gone: Vec<Box<[u8]>> = Vec::new();
-        let mut resume = None;
-        for (looked_at, (key, index)) in (1..).zip(self.keys.range_mut::<[u8], _>((start, Bound::Unbounded))) {
-            if !index.compact(revision) {
-                gone.push(key.clone());
+        };
+        let _ = match direction {
+            Direction::Ascending => walk::ascend(&self.root, range.bounds(after), &mut look),
+            Direction::Descending => {
+                let (low, high) = range.bounds(None);
+                walk::descend(&self.root, (low, after.map_or(high, Bound::Excluded)), &mut look)
             }
-            if looked_at == keys_max {
-                resume = Some(key.clone());
-                break;
-            }
-        }
-        for key in gone {
-            self.keys.remove(&key);
-        }
+        };
         resume
     }
 
-    fn walk<'a>(&'a self, range: &'a KeyRange, after: Option<&'a [u8]>) -> btree_map::Range<'a, Box<[u8]>, KeyIndex> {
-        if range.is_empty() {
-            return btree_map::Range::default();
+    /// How many of the range's keys behind `after` exist at main revision `at`. Parts of the tree that have not changed
+    /// since are not looked into; of the others, `keys_max` keys at most.
+    pub(super) fn count(&self, range: &KeyRange, after: Option<&[u8]>, at: i64, keys_max: usize) -> (i64, Resume) {
+        if let KeyRange::Single(key) = range {
+            return (i64::from(after.is_none() && self.get(key, at).is_some()), None);
         }
-        self.keys.range::<[u8], _>(range.bounds(after))
+        if range.is_empty() {
+            return (0, None);
+        }
+        let mut count = Count {
+            part: &|sums| (sums.newest <= at).then_some(sums.live),
+            key: &|index| u64::from(index.at(at).is_some()),
+            budget: keys_max,
+            total: 0,
+        };
+        let resume = count.count(&self.root, range.bounds(after));
+        (i64::try_from(count.total).unwrap_or(i64::MAX), resume)
+    }
+
+    /// Compacts up to `keys_max` keys behind `after`. Keys a compaction cannot change are passed by, many at a time.
+    pub(super) fn compact_step(&mut self, after: Option<&[u8]>, revision: i64, keys_max: usize) -> Resume {
+        tree::compact(&mut self.root, after, revision, keys_max)
     }
 }

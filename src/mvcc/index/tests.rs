@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::{Entry, Index, key_index::KeyIndex};
+use super::{Direction, Entry, Index, Node, key_index::KeyIndex, tree};
 use crate::mvcc::{KeyRange, Revision};
 
 /// "2 3 5t 7" is: put at 2, put at 3, deleted at 5, put at 7. "7.1" is change 1 of revision 7.
@@ -17,7 +17,7 @@ fn entries(script: &str) -> Vec<Entry> {
             let (number, tombstone) = word.strip_suffix('t').map_or((word, false), |number| (number, true));
             let (main, sub) = number.split_once('.').unwrap_or((number, "0"));
             let revision = Revision { main: main.parse().unwrap(), sub: sub.parse().unwrap() };
-            let entry = if tombstone { Entry::tombstone(revision) } else { Entry::after_put(revision, live) };
+            let entry = if tombstone { Entry::tombstone(revision) } else { Entry::after_put(revision, live, false) };
             live = (!tombstone).then_some(entry);
             entry
         })
@@ -135,7 +135,7 @@ proptest! {
         for (main, (key, delete)) in (2..).zip(changes) {
             let (key, revision) = (vec![key], Revision { main, sub: 0 });
             let before = live.remove(&key);
-            let entry = if delete { Entry::tombstone(revision) } else { Entry::after_put(revision, before) };
+            let entry = if delete { Entry::tombstone(revision) } else { Entry::after_put(revision, before, main % 3 == 0) };
             if delete && before.is_none() { continue }
             index.record(&key, entry);
             if !delete { live.insert(key, entry); }
@@ -160,7 +160,7 @@ fn walk(index: &Index, range: &KeyRange, at: i64, keys_max: usize) -> Vec<(Vec<u
     let mut after = None;
     loop {
         counted += index.count(range, after.as_deref(), at, keys_max).0;
-        after = index.visit(range, after.as_deref(), at, keys_max, &mut |key, entry| {
+        after = index.visit(range, Direction::Ascending, after.as_deref(), at, keys_max, &mut |key, entry| {
             seen.push((key.to_vec(), entry));
             ControlFlow::Continue(())
         });
@@ -170,4 +170,195 @@ fn walk(index: &Index, range: &KeyRange, at: i64, keys_max: usize) -> Vec<(Vec<u
     }
     assert_eq!(counted, seen.len() as i64);
     seen
+}
+
+/// A tree of several levels against sorted maps: every key's history, walks both ways, counts, compaction.
+mod against_a_model {
+    use super::*;
+
+    #[derive(Clone, Debug, Default)]
+    struct Model {
+        history: BTreeMap<Vec<u8>, Vec<Entry>>,
+    }
+
+    impl Model {
+        fn live(&self, key: &[u8]) -> Option<Entry> {
+            self.history.get(key)?.last().copied().filter(|entry| !entry.is_tombstone())
+        }
+
+        fn at(&self, range: &KeyRange, at: i64) -> Vec<(Vec<u8>, Entry)> {
+            let found = self.history.iter().filter(|(key, _)| range.contains(key)).filter_map(|(key, entries)| {
+                let entry = entries.iter().rev().find(|entry| entry.revision.main <= at)?;
+                (!entry.is_tombstone()).then(|| (key.clone(), *entry))
+            });
+            found.collect()
+        }
+    }
+
+    /// Keys that come in runs, as those of files and jobs do, and at random.
+    fn key(seed: u32) -> Vec<u8> {
+        match seed % 4 {
+            0 => format!("/registry/pods/{:08}", seed / 4 % 1_500).into_bytes(),
+            1 => format!("/{}", seed / 4 % 700).into_bytes(),
+            2 => vec![(seed >> 8) as u8; (seed >> 16) as usize % 40 + 1],
+            _ => vec![b'l'; 300 + (seed >> 8) as usize % 9_000],
+        }
+    }
+
+    fn all() -> KeyRange {
+        range(b"\0", b"\0")
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn a_tree_tells_what_sorted_maps_tell(
+            changes in prop::collection::vec((any::<u32>(), 0u8..4), 1..4_000),
+            compactions in prop::collection::vec(0.0f64..1.0, 0..3),
+            ranges in prop::collection::vec((any::<u32>(), any::<u32>(), 0.0f64..1.0), 8),
+            keys_max in 1usize..300,
+        ) {
+            let (mut index, mut model) = (Index::default(), Model::default());
+            let mut main = 1;
+            for (seed, kind) in changes {
+                let key = key(seed);
+                let live = model.live(&key);
+                if kind == 0 && live.is_none() { continue }
+                main += 1;
+                let revision = Revision { main, sub: i64::from(seed % 3) };
+                let entry =
+                    if kind == 0 { Entry::tombstone(revision) } else { Entry::after_put(revision, live, kind == 1) };
+                index.record(&key, entry);
+                model.history.entry(key).or_default().push(entry);
+            }
+            check_sums(&index.root);
+            let flat = model.history.iter().flat_map(|(key, entries)| entries.iter().map(|e| (key.as_slice().into(), *e)));
+            let built = Index::from_sorted(flat);
+            check_sums(&built.root);
+            let mut compacted = 0;
+            compare(&index, &model, &ranges, compacted, main, keys_max);
+            compare(&built, &model, &ranges, compacted, main, keys_max);
+            for share in compactions {
+                compacted = ((main as f64 * share) as i64).max(compacted);
+                let mut after = None;
+                loop {
+                    after = index.compact_step(after.as_deref(), compacted, keys_max);
+                    if after.is_none() { break }
+                }
+                check_sums(&index.root);
+                compare(&index, &model, &ranges, compacted, main, keys_max);
+            }
+        }
+    }
+
+    fn compare(index: &Index, model: &Model, ranges: &[(u32, u32, f64)], compacted: i64, newest: i64, keys_max: usize) {
+        for (start, end, share) in ranges {
+            let range = if start % 5 == 0 { all() } else { range(&key(*start), &key(*end)) };
+            let share = if start % 3 == 0 { 1.0 } else { *share };
+            let at = compacted + ((newest - compacted) as f64 * share) as i64;
+            let expected = model.at(&range, at);
+            for direction in [Direction::Ascending, Direction::Descending] {
+                let mut found = visited(index, &range, direction, at, keys_max);
+                if direction == Direction::Descending {
+                    found.reverse();
+                }
+                assert_eq!(found, expected, "{direction:?} at {at}, compacted at {compacted}");
+            }
+            let (mut total, mut after) = (0, None);
+            loop {
+                let (counted, next) = index.count(&range, after.as_deref(), at, keys_max);
+                total += counted;
+                after = next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(total, expected.len() as i64);
+            for (key, entry) in expected {
+                assert_eq!(index.get(&key, at), Some(entry));
+                assert!(index.contains(&key, entry.revision));
+            }
+        }
+    }
+
+    fn visited(
+        index: &Index,
+        range: &KeyRange,
+        direction: Direction,
+        at: i64,
+        keys_max: usize,
+    ) -> Vec<(Vec<u8>, Entry)> {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            after = index.visit(range, direction, after.as_deref(), at, keys_max, &mut |key, entry| {
+                seen.push((key.to_vec(), entry));
+                ControlFlow::Continue(())
+            });
+            if after.is_none() {
+                return seen;
+            }
+        }
+    }
+
+    /// Every branch knows what is below it, keys are where the bounds say, and all leaves are equally deep.
+    fn check_sums(root: &Node) {
+        fn check(node: &Node, low: Option<&[u8]>, high: Option<&[u8]>) -> usize {
+            match node {
+                Node::Leaf(leaf) => {
+                    assert_eq!(leaf.keys.len(), leaf.values.len());
+                    for at in 0..leaf.keys.len() {
+                        let key = leaf.keys.get(at);
+                        assert!(low.is_none_or(|low| low <= key) && high.is_none_or(|high| key < high));
+                        assert!(at == 0 || leaf.keys.get(at - 1) < key);
+                    }
+                    0
+                }
+                Node::Branch(branch) => {
+                    assert_eq!(branch.bounds.len() + 1, branch.children.len());
+                    let depths = branch.children.iter().enumerate().map(|(at, child)| {
+                        assert_eq!(child.sums, child.node.sums());
+                        assert!(child.sums.keys > 0);
+                        let low = if at == 0 { low } else { Some(branch.bounds.get(at - 1)) };
+                        let high = if at + 1 == branch.children.len() { high } else { Some(branch.bounds.get(at)) };
+                        check(&child.node, low, high)
+                    });
+                    let depths: Vec<_> = depths.collect();
+                    assert!(depths.iter().all(|depth| *depth == depths[0]));
+                    depths[0] + 1
+                }
+            }
+        }
+        check(root, None, None);
+    }
+
+    #[test]
+    fn a_count_of_what_has_not_changed_looks_at_few_keys() {
+        let mut index = Index::default();
+        for number in 0..20_000i64 {
+            let entry = Entry::after_put(Revision { main: number + 2, sub: 0 }, None, false);
+            index.record(format!("/{number:06}").as_bytes(), entry);
+        }
+        let part = range(b"/000777", b"/019001");
+        // Two leaves at the ends are looked into, and no more.
+        assert_eq!(index.count(&part, None, 20_001, 2 * tree::NODE_ITEMS_MAX), (18_224, None));
+        let deleted = Entry::tombstone(Revision { main: 20_002, sub: 0 });
+        index.record(b"/010000", deleted);
+        assert_eq!(index.count(&part, None, 20_002, 2 * tree::NODE_ITEMS_MAX), (18_223, None));
+        // At a revision before, the leaf that has changed since is looked into as well.
+        assert_eq!(index.count(&part, None, 20_001, 3 * tree::NODE_ITEMS_MAX), (18_224, None));
+    }
+
+    #[test]
+    fn a_compaction_passes_by_what_it_cannot_change() {
+        let mut index = Index::default();
+        for number in 0..20_000i64 {
+            let entry = Entry::after_put(Revision { main: number + 2, sub: 0 }, None, false);
+            index.record(format!("/{number:06}").as_bytes(), entry);
+        }
+        assert_eq!(index.compact_step(None, 20_001, 1), None);
+        index.record(b"/010000", Entry::tombstone(Revision { main: 20_002, sub: 0 }));
+        assert_eq!(index.compact_step(None, 20_003, tree::NODE_ITEMS_MAX + 1), None);
+        assert_eq!(index.known_and_live(&all()), (19_999, 19_999));
+    }
 }
