@@ -159,6 +159,8 @@ pub struct Config {
     pub compaction_batch_limit: usize,
     /// Pause between two such steps.
     pub compaction_sleep_interval: Duration,
+    /// Longest time a compaction waits for reads in progress below it, before it breaks them off.
+    pub compaction_reads_wait: Duration,
     /// How often a quiet watcher that asked for it is told where it stands.
     pub watch_progress_notify_interval: Duration,
     /// Applies slower than this are counted and logged.

@@ -230,6 +230,16 @@ pub(super) struct ServeFlags {
     )]
     pub(super) compaction_sleep_interval: Duration,
 
+    /// Longest time a compaction waits for reads in progress below its revision before it breaks them off.
+    #[arg(
+        long,
+        env = "REVGATE_COMPACTION_READS_WAIT",
+        value_name = "DURATION",
+        default_value = "30s",
+        value_parser = parse_duration
+    )]
+    pub(super) compaction_reads_wait: Duration,
+
     /// How often a quiet watch that asked for it is told where it stands, at least 100ms; 0 means 10m.
     #[arg(
         long,

@@ -86,6 +86,7 @@ pub(super) fn config(flags: &ServeFlags) -> Result<Config, FlagError> {
         auto_compaction: auto_compaction(flags)?,
         compaction_batch_limit: or_default(flags.compaction_batch_limit, COMPACTION_BATCH_LIMIT_DEFAULT),
         compaction_sleep_interval: or_default(flags.compaction_sleep_interval, COMPACTION_SLEEP_DEFAULT),
+        compaction_reads_wait: flags.compaction_reads_wait,
         watch_progress_notify_interval: progress_notify(flags)?,
         warning_apply_duration: flags.warning_apply_duration,
         auth_tokens: auth_token::parse(

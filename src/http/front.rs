@@ -16,9 +16,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     access::Access,
     caller,
+    encoding::Encoding,
     limits::{Limits, client_timeout},
     meter::{Call, Meter},
     path::{self, Place},
+    range::{Answer, RangePieces},
     reply::{self, Body, Reply},
     routes::{Method, Router},
     server_stream, side,
@@ -124,6 +126,7 @@ pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incomin
         return refusal;
     }
     let origin = access.origin(request.headers());
+    let encoding = Encoding::accepted(request.headers());
     let mut reply = if request.method() == HttpMethod::OPTIONS {
         connection.front.other_meter.answered(StatusCode::OK);
         Response::new(Body::Whole(None))
@@ -131,7 +134,7 @@ pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incomin
         endpoint(&connection, request).await
     };
     access.allow(origin, reply.headers_mut());
-    reply
+    reply::encoded(reply, encoding).await
 }
 
 async fn endpoint(connection: &Arc<Connection>, request: Request<Incoming>) -> Reply {
@@ -222,7 +225,15 @@ async fn api_call(connection: &Connection, method: Method, call: Call, request: 
         None => answer.await,
         Some(timeout) => within(timeout.saturating_sub(began.elapsed()), answer).await,
     };
-    finish(call, answer)
+    match answer {
+        Ok(Answer::Begun(first, rest)) => {
+            call.answered(StatusCode::OK);
+            let remaining = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+            reply::range(RangePieces::new(first, rest, remaining, call))
+        }
+        Ok(Answer::Whole(whole)) => finish(call, Ok(whole)),
+        Err(error) => finish(call, Err(error)),
+    }
 }
 
 /// What a client asks for beside its request.
@@ -241,7 +252,7 @@ fn wishes(front: &Front, headers: &hyper::HeaderMap) -> Result<Wishes, ApiError>
 }
 
 /// A unary call that ends with the member if it waits for other clients. Dropping it ends its wait.
-async fn unary_call(front: &Front, method: Method, caller: &Caller, text: &[u8]) -> Result<Vec<u8>, ApiError> {
+async fn unary_call(front: &Front, method: Method, caller: &Caller, text: &[u8]) -> Result<Answer, ApiError> {
     let answer = unary::call(&front.services, &front.limits, method, caller, text);
     if !method.may_wait() {
         return answer.await;

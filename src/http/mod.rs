@@ -9,6 +9,7 @@
 mod accept;
 mod access;
 mod caller;
+mod encoding;
 mod front;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -19,6 +20,7 @@ mod meter;
 mod openapi;
 mod outputs;
 mod path;
+mod range;
 mod reply;
 mod routes;
 mod server_stream;

@@ -3,7 +3,7 @@
 //! Errors carry the union of both gateway dialects, so that clients of either find what they look for. Knows no route.
 
 use std::{
-    convert::Infallible,
+    io,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -13,10 +13,15 @@ use futures_util::Stream;
 use http_body::{Frame, SizeHint};
 use hyper::{
     HeaderMap, Response, StatusCode,
-    header::{CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE},
+    header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, VARY, WWW_AUTHENTICATE},
 };
+use tokio::task::spawn_blocking;
 
-use super::json::write;
+use super::{
+    encoding::{ENCODED_BYTES_MIN, Encoding, INLINE_BYTES_MAX},
+    json::write,
+    range::RangePieces,
+};
 use crate::error::ApiError;
 
 /// An answer.
@@ -28,21 +33,21 @@ pub(super) enum Body {
     Whole(Option<Bytes>),
     /// Pieces as they come; each is flushed.
     Pieces(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    /// The pieces of a range that is too big to be made as a whole.
+    Range(Box<RangePieces>),
 }
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match &mut *self {
             Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Body::Pieces(pieces) => {
                 pieces.as_mut().poll_next(context).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
             }
+            Body::Range(pieces) => pieces.poll_next(context).map(|piece| piece.map(|bytes| bytes.map(Frame::data))),
         }
     }
 
@@ -55,7 +60,7 @@ impl http_body::Body for Body {
             Body::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX)))
             }
-            Body::Pieces(_) => SizeHint::default(),
+            Body::Pieces(_) | Body::Range(_) => SizeHint::default(),
         }
     }
 }
@@ -70,6 +75,51 @@ pub(super) fn answer(body: Vec<u8>) -> Reply {
     let mut reply = json(StatusCode::OK, body);
     mark_as_rpc(reply.headers_mut());
     reply
+}
+
+/// The answer to a range, in pieces as they are made.
+pub(super) fn range(pieces: RangePieces) -> Reply {
+    let mut reply = Response::new(Body::Range(Box::new(pieces)));
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    mark_as_rpc(reply.headers_mut());
+    reply
+}
+
+/// Encodes an answer as its client asked, if it is one that gains by it.
+pub(super) async fn encoded(mut reply: Reply, encoding: Encoding) -> Reply {
+    let encoded = match reply.body_mut() {
+        Body::Whole(Some(plain)) if plain.len() >= ENCODED_BYTES_MIN => {
+            let plain = plain.clone();
+            whole_encoded(plain, encoding).await.map(|encoded| Body::Whole(Some(encoded)))
+        }
+        Body::Range(pieces) => {
+            pieces.encode(encoding);
+            None
+        }
+        Body::Whole(_) | Body::Pieces(_) => return reply,
+    };
+    reply.headers_mut().append(VARY, HeaderValue::from_static("accept-encoding"));
+    let is_encoded = encoded.is_some() || matches!(reply.body(), Body::Range(_));
+    if let Some(encoded) = encoded {
+        *reply.body_mut() = encoded;
+    }
+    if let Some(name) = encoding.name().filter(|_| is_encoded) {
+        reply.headers_mut().insert(CONTENT_ENCODING, name);
+    }
+    reply
+}
+
+/// A whole body, encoded; `None` if it is to be sent as it is.
+async fn whole_encoded(plain: Bytes, encoding: Encoding) -> Option<Bytes> {
+    let encoded = match encoding {
+        Encoding::Identity => return None,
+        _ if plain.len() <= INLINE_BYTES_MAX => encoding.whole(&plain),
+        _ => spawn_blocking(move || encoding.whole(&plain)).await.ok()?,
+    };
+    encoded
+        .map(Bytes::from)
+        .map_err(|error| tracing::warn!(%error, "an answer is sent without its content coding"))
+        .ok()
 }
 
 /// Clients of etcd's gateway see the header of the gRPC answer behind theirs.

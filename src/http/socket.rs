@@ -16,6 +16,7 @@ use super::{
     json::{read, split::Splitter},
     meter::Call,
     outputs,
+    range::RangeBody,
     reply::{self, Body, Reply},
     routes::Method,
     server_stream,
@@ -273,6 +274,11 @@ async fn once(socket: &mut WebSocket, front: &Front, method: Method, caller: &Ca
         }
     } else {
         answer.await
+    };
+    // A frame is sent whole.
+    let answer = match answer {
+        Ok(answer) => RangeBody::whole(answer).await,
+        Err(error) => Err(error),
     };
     let body = answer.unwrap_or_else(|error| reply::error_body(&error));
     send(socket, front, vec![body]).await.err().unwrap_or(End::Finished)

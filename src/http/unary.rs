@@ -1,25 +1,20 @@
-//! Unary calls: JSON text in, JSON text or an error out, whatever carried the text.
+//! Unary calls: JSON text in, JSON text or an error out, whatever carried the text. Only a range's answer may be so big
+//! that its text is made as it is sent.
 
 use prost_reflect::prost::{Message, Name};
 use tokio::task::spawn_blocking;
 
 use super::{
-    json::{
-        generic, read,
-        write::{self, RangeWriter},
-    },
+    json::{generic, read, write},
     limits::Limits,
+    range::{Answer, RangeBody},
     routes::Method,
 };
 use crate::{
     error::ApiError,
-    mvcc::RangeCursor,
-    proto::etcdserverpb as pb,
-    service::{Caller, RangeAnswer, Services, read_error},
+    service::{Caller, Services},
 };
 
-/// Pairs asked of a cursor at a time, so that the size of the answer so far is looked at often enough.
-const RANGE_STEP_KEYS: usize = 64;
 /// An answer that is bigger than this is finished on a thread where it keeps nobody waiting.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
 /// Room for an answer without pairs or values.
@@ -32,14 +27,24 @@ pub(super) async fn call(
     method: Method,
     caller: &Caller,
     body: &[u8],
+) -> Result<Answer, ApiError> {
+    if method == Method::Range {
+        let request = read::range(body)?;
+        limits.check_message(body, &request)?;
+        return RangeBody::begin(services.kv.range(caller, request).await?).await;
+    }
+    whole(services, limits, method, caller, body).await.map(Answer::Whole)
+}
+
+async fn whole(
+    services: &Services,
+    limits: &Limits,
+    method: Method,
+    caller: &Caller,
+    body: &[u8],
 ) -> Result<Vec<u8>, ApiError> {
     let Services { kv, lease, cluster, maintenance, auth, lock, election, .. } = services;
     match method {
-        Method::Range => {
-            let request = read::range(body)?;
-            limits.check_message(body, &request)?;
-            range(services, caller, request).await
-        }
         Method::Put => {
             let request = read::put(body)?;
             limits.check_message(body, &request)?;
@@ -105,7 +110,7 @@ pub(super) async fn call(
         Method::Proclaim => by_schema(body, async |request| election.proclaim(caller, request).await).await,
         Method::Leader => by_schema(body, async |request| election.leader(caller, request).await).await,
         Method::Resign => by_schema(body, async |request| election.resign(caller, request).await).await,
-        Method::Watch | Method::Observe | Method::Snapshot => {
+        Method::Range | Method::Watch | Method::Observe | Method::Snapshot => {
             Err(ApiError::Internal("a stream is no unary call".into()))
         }
     }
@@ -140,28 +145,7 @@ async fn written<Answer: Message + 'static>(
     if is_big { elsewhere(write).await } else { write() }
 }
 
-async fn range(services: &Services, caller: &Caller, request: pb::RangeRequest) -> Result<Vec<u8>, ApiError> {
-    let RangeAnswer { header, mut cursor, is_long } = services.kv.range(caller, request).await?;
-    let mut writer = RangeWriter::begin(Some(&header), SMALL_ANSWER_BYTES);
-    while !is_long && writer.len() < INLINE_BYTES_MAX {
-        if !range_step(&mut cursor, &mut writer)? {
-            let (more, count) = cursor.more_and_count();
-            return Ok(writer.end(more, count));
-        }
-    }
-    elsewhere(move || {
-        while range_step(&mut cursor, &mut writer)? {}
-        let (more, count) = cursor.more_and_count();
-        Ok(writer.end(more, count))
-    })
-    .await
-}
-
 /// Writes an answer on a thread where it keeps nobody waiting.
 async fn elsewhere(write: impl FnOnce() -> Result<Vec<u8>, ApiError> + Send + 'static) -> Result<Vec<u8>, ApiError> {
     spawn_blocking(write).await.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))
-}
-
-fn range_step(cursor: &mut RangeCursor, writer: &mut RangeWriter) -> Result<bool, ApiError> {
-    cursor.next_chunk(RANGE_STEP_KEYS, &mut |kv| writer.pair(kv)).map_err(read_error)
 }

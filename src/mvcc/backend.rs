@@ -27,6 +27,8 @@ pub(super) const KEY_BUCKET_FILL: f64 = 0.9;
 /// What a write to another bucket is counted as beside its strings, in bytes.
 const BUCKET_WRITE_OVERHEAD_BYTES: u64 = 64;
 
+/// How often a compaction looks whether the reads it waits for have ended.
+const READS_LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Requests to defragment that may wait for one under way; all of them get the next.
 const DEFRAGMENTS_WAITING_MAX: usize = 64;
 
@@ -397,6 +399,7 @@ impl Worker {
         let pause = match job.step(&self.shared, &self.db) {
             Ok(Step::Again) => Duration::ZERO,
             Ok(Step::Pause) => self.shared.options.compaction_sleep,
+            Ok(Step::Wait) => READS_LOOK_INTERVAL,
             Ok(Step::Finished) => {
                 let position = self.shared.backend.durable();
                 if let Some(done) = self.compactions.pop_front().and_then(|mut job| job.take_callback()) {

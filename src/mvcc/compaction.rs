@@ -1,7 +1,7 @@
 //! Compaction: forgetting history below a revision, in bounded steps on the backend thread.
 //!
-//! Readers below the revision are refused the moment it is asked for. The deletions follow once everything up to the
-//! revision is in the file: first the index forgets, then bucket `key` is walked and loses what the index no longer
+//! New readers below the revision are refused the moment it is asked for. The deletions follow once everything up to the
+//! revision is in the file and the reads in progress below it have ended or had their time: first the index forgets, then bucket `key` is walked and loses what the index no longer
 //! holds. The index is asked revision by revision, so that nothing needs to remember them all. Marks in bucket `meta`
 //! (etcd's) say which compaction was begun and which was finished, so that a restart takes an unfinished one up again.
 
@@ -30,6 +30,8 @@ pub(super) struct Job {
 }
 
 enum Phase {
+    /// Reads in progress below are waited for.
+    Reads,
     /// The index forgets, key by key behind this one.
     Index(Resume),
     /// The file is walked, from this revision on.
@@ -45,6 +47,8 @@ pub(super) enum Step {
     Again,
     /// The next step should leave the file to others for a while.
     Pause,
+    /// A read in progress is waited for.
+    Wait,
     /// Nothing, and that is durable.
     Finished,
 }
@@ -54,7 +58,7 @@ type Gone = Vec<(Revision, bool)>;
 
 impl Job {
     pub(super) fn new(revision: i64, done: Option<Callback>) -> Job {
-        Job { revision, done, started: None, phase: Phase::Index(None) }
+        Job { revision, done, started: None, phase: Phase::Reads }
     }
 
     pub(super) fn take_callback(&mut self) -> Option<Callback> {
@@ -65,6 +69,15 @@ impl Job {
     pub(super) fn step(&mut self, shared: &Shared, db: &bolt::Db) -> Result<Step, MvccError> {
         let started = *self.started.get_or_insert_with(Instant::now);
         match &self.phase {
+            Phase::Reads => {
+                let has_time = started.elapsed() < shared.options.compaction_reads_wait;
+                if has_time && shared.pins.are_below(self.revision) {
+                    return Ok(Step::Wait);
+                }
+                shared.state.write().forgotten_revision = self.revision;
+                self.phase = Phase::Index(None);
+                Ok(Step::Again)
+            }
             Phase::Index(after) => {
                 let mut state = shared.state.write();
                 let next = state.index.compact_step(after.as_deref(), self.revision, LOCKED_KEYS_MAX);

@@ -14,6 +14,7 @@ mod hash;
 mod history;
 mod index;
 mod key_value;
+mod pins;
 mod query;
 mod read;
 mod restore;

@@ -1,10 +1,11 @@
-//! Range reads: keys by the chunk, at one revision, without a lock or a pinned file between chunks.
+//! Range reads: keys by the chunk, at one pinned revision, without a lock or a pinned file between chunks.
 
 use std::{ops::ControlFlow, sync::Arc};
 
 use super::{
-    KeyRange, KeyValueRef, MvccError, RangeQuery, Revision, SortOrder,
+    KeyMeta, KeyRange, KeyValueRef, MvccError, RangeQuery, Revision, SortOrder,
     index::{Direction, Entry, Resume},
+    pins::Pin,
     selection::Selection,
     state::{LOCKED_WALK_KEYS_MAX, Shared, Source, State, VIEW_VALUES_MAX, Values},
 };
@@ -12,12 +13,14 @@ use crate::{bolt, proto::mvccpb};
 
 /// A range read in progress: keys come by the chunk, at one revision, without a lock held between chunks.
 ///
-/// A compaction above its revision ends it: the next chunk is a [`MvccError::Compacted`].
+/// A compaction above its revision waits for it, for a bounded time; after that the next chunk is a
+/// [`MvccError::Compacted`].
 #[derive(Debug)]
 pub struct RangeCursor {
     shared: Arc<Shared>,
     query: RangeQuery,
     at: i64,
+    _pin: Pin,
     store_revision: i64,
     plan: Plan,
     more: bool,
@@ -52,13 +55,15 @@ enum Plan {
 impl RangeCursor {
     pub(super) fn open(shared: Arc<Shared>, query: &RangeQuery) -> Result<RangeCursor, MvccError> {
         shared.backend.check_usable()?;
-        let (at, store_revision) = {
+        let (pin, store_revision) = {
             let state = shared.state.read();
-            (state.readable(query.revision)?, state.current_revision)
+            (Pin::new(&shared.pins, state.readable(query.revision)?), state.current_revision)
         };
+        let at = pin.revision();
         shared.metrics.range_total.inc();
         let plan = Plan::Done;
-        let mut cursor = RangeCursor { shared, query: query.clone(), at, store_revision, plan, more: false, count: 0 };
+        let mut cursor =
+            RangeCursor { shared, query: query.clone(), at, _pin: pin, store_revision, plan, more: false, count: 0 };
         cursor.plan = cursor.first_plan()?;
         Ok(cursor)
     }
@@ -70,6 +75,19 @@ impl RangeCursor {
 
     /// Visits up to `keys_max` further pairs in the answer's order; `false` once nothing is left.
     pub fn next_chunk(&mut self, keys_max: usize, visit: &mut dyn FnMut(KeyValueRef<'_>)) -> Result<bool, MvccError> {
+        self.next_chunk_while(keys_max, &mut |kv| {
+            visit(kv);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Visits up to `keys_max` further pairs in the answer's order, or fewer: the chunk ends behind the pair at which
+    /// `visit` breaks. `false` once nothing is left.
+    pub fn next_chunk_while(
+        &mut self,
+        keys_max: usize,
+        visit: &mut dyn FnMut(KeyValueRef<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, MvccError> {
         let query = &self.query;
         let mut visit = |kv: KeyValueRef<'_>| visit(query.shown(kv));
         match std::mem::replace(&mut self.plan, Plan::Done) {
@@ -88,18 +106,27 @@ impl RangeCursor {
                 }
             }
             Plan::Count => self.count = count(&self.shared, &query.range, self.at)?,
-            Plan::Sorted { entries, given } => {
+            Plan::Sorted { entries, mut given } => {
                 let end = given.saturating_add(keys_max.max(1)).min(entries.len());
-                self.shared.visit_values(self.at, &entries[given..end], &mut visit)?;
-                if end < entries.len() {
-                    self.plan = Plan::Sorted { entries, given: end };
+                let part = &entries[given..end];
+                self.shared.visit_values(self.at, part, &mut |kv| {
+                    given += 1;
+                    visit(kv)
+                })?;
+                if given < entries.len() {
+                    self.plan = Plan::Sorted { entries, given };
                 }
             }
-            Plan::Values { pairs, given } => {
+            Plan::Values { pairs, mut given } => {
                 let end = given.saturating_add(keys_max.max(1)).min(pairs.len());
-                pairs[given..end].iter().for_each(|kv| visit(kv.into()));
-                if end < pairs.len() {
-                    self.plan = Plan::Values { pairs, given: end };
+                for kv in &pairs[given..end] {
+                    given += 1;
+                    if visit(kv.into()).is_break() {
+                        break;
+                    }
+                }
+                if given < pairs.len() {
+                    self.plan = Plan::Values { pairs, given };
                 }
             }
             Plan::Done => {}
@@ -127,8 +154,12 @@ impl RangeCursor {
             return Ok(Plan::Walk { after: None, given: 0 });
         }
         let (shared, at) = (&self.shared, self.at);
-        let mut read =
-            |entries: &[Entry], visit: &mut dyn FnMut(KeyValueRef<'_>)| shared.visit_values(at, entries, visit);
+        let mut read = |entries: &[Entry], visit: &mut dyn FnMut(KeyValueRef<'_>)| {
+            shared.visit_values(at, entries, &mut |kv| {
+                visit(kv);
+                ControlFlow::Continue(())
+            })
+        };
         let mut selection = Selection::new(query);
         let mut after: Resume = None;
         loop {
@@ -157,7 +188,7 @@ fn read_single(
     shared: &Shared,
     query: &RangeQuery,
     at: i64,
-    visit: &mut dyn FnMut(KeyValueRef<'_>),
+    visit: &mut dyn FnMut(KeyValueRef<'_>) -> ControlFlow<()>,
 ) -> Result<i64, MvccError> {
     let KeyRange::Single(key) = &query.range else { return Ok(0) };
     let found = shared.read_key(key, at, |pair| {
@@ -165,7 +196,7 @@ fn read_single(
         let revision = Revision { main: kv.mod_revision, sub: 0 };
         let (created, version, leased) = (kv.create_revision, kv.version, kv.lease != 0);
         if query.admits(&Entry { revision, created, version, leased }) {
-            visit(kv);
+            let _ = visit(kv);
         }
     })?;
     Ok(i64::from(found.is_some()))
@@ -195,7 +226,7 @@ pub(super) fn count(shared: &Shared, range: &KeyRange, at: i64) -> Result<i64, M
     let (mut total, mut after) = (0, None::<Box<[u8]>>);
     loop {
         let state = shared.state.read();
-        state.check_readable(at)?;
+        state.check_kept(at)?;
         let (counted, next) = state.index.count(range, after.as_deref(), at, LOCKED_WALK_KEYS_MAX);
         total += counted;
         if next.is_none() {
@@ -215,7 +246,7 @@ impl State {
         at: i64,
         visit: &mut dyn FnMut(&[u8], Entry) -> ControlFlow<()>,
     ) -> Result<Resume, MvccError> {
-        self.check_readable(at)?;
+        self.check_kept(at)?;
         Ok(self.index.visit(range, direction, after.as_deref(), at, LOCKED_WALK_KEYS_MAX, visit))
     }
 }
@@ -237,6 +268,13 @@ enum Next {
     End,
 }
 
+/// A key to be given.
+struct Found {
+    given: Given,
+    /// How many keys of the range have been looked at, this one included.
+    seen: i64,
+}
+
 /// What is to be given of a key.
 enum Given {
     /// Its pair, from where it is.
@@ -246,35 +284,46 @@ enum Given {
 }
 
 impl Walk<'_> {
-    /// Gives up to `keys_max` pairs behind `after`, `given` having been given before. Also returns how many keys it
-    /// found, whether they passed the filters or not.
+    /// Gives up to `keys_max` pairs behind `after`, `given` having been given before, or fewer if `visit` breaks. Also
+    /// returns how many keys there are up to where it goes on, whether they passed the filters or not.
     fn give(
         &self,
         mut after: Resume,
         mut given: usize,
         keys_max: usize,
-        visit: &mut dyn FnMut(KeyValueRef<'_>),
+        visit: &mut dyn FnMut(KeyValueRef<'_>) -> ControlFlow<()>,
     ) -> Result<(Next, i64), MvccError> {
         let limit = self.query.limit().unwrap_or(usize::MAX);
         let chunk_end = given.saturating_add(keys_max.max(1)).min(limit);
         let mut seen = 0;
         while given < chunk_end {
             let wanted = (chunk_end - given).min(VIEW_VALUES_MAX);
-            let mut keys = Vec::new();
+            let (mut keys, mut looked_at) = (Vec::new(), seen);
             let (tx, (found, next)) = self.shared.view(|state| {
                 let mut found = Vec::with_capacity(wanted);
                 let next =
                     state.walk(&self.query.range, self.direction(), after.take(), self.at, &mut |key, entry| {
-                        seen += 1;
+                        looked_at += 1;
                         if self.query.admits(&entry) {
-                            found.push(self.locate(state, key, entry, &mut keys));
+                            found.push(Found { given: self.locate(state, key, entry, &mut keys), seen: looked_at });
                         }
                         if found.len() == wanted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                     })?;
                 Ok((found, next))
             })?;
-            given += found.len();
-            visit_found(&tx, &found, &keys, visit)?;
+            let (visited, last) = visit_found(&tx, &found, &keys, visit)?;
+            given += visited;
+            if let Some(last) = last {
+                // Where the visitor broke, which need not be where the look ended.
+                seen = found[visited - 1].seen;
+                let next = if given < limit {
+                    Next::Chunk { after: Some(last), given }
+                } else {
+                    Next::LimitReached { last: Some(last) }
+                };
+                return Ok((next, seen));
+            }
+            seen = looked_at;
             if next.is_none() {
                 return Ok((Next::End, seen));
             }
@@ -310,31 +359,28 @@ impl Walk<'_> {
     }
 }
 
-/// Visits what a look at the state for which `tx` was pinned has found.
+/// Visits what a look at the state for which `tx` was pinned has found. Returns how many were visited, and the last key
+/// if `visit` broke there.
 fn visit_found(
     tx: &bolt::ReadTx,
-    found: &[Given],
+    found: &[Found],
     mut keys: &[u8],
-    visit: &mut dyn FnMut(KeyValueRef<'_>),
-) -> Result<(), MvccError> {
+    visit: &mut dyn FnMut(KeyValueRef<'_>) -> ControlFlow<()>,
+) -> Result<(usize, Resume), MvccError> {
     let values = Values::of(tx)?;
-    for given in found {
-        match given {
-            Given::Pair(Source::Memory(record)) => visit((&record.kv).into()),
-            Given::Pair(Source::File(revision)) => visit(values.require(*revision)?),
+    for (visited, Found { given, .. }) in (1..).zip(found) {
+        let kv = match given {
+            Given::Pair(source) => values.pair(source)?.into(),
             Given::Bare { key_bytes, entry } => {
                 let (key, rest) = keys.split_at(*key_bytes);
                 keys = rest;
-                visit(KeyValueRef {
-                    key,
-                    create_revision: entry.created,
-                    mod_revision: entry.revision.main,
-                    version: entry.version,
-                    value: &[],
-                    lease: 0,
-                });
+                let KeyMeta { create_revision, mod_revision, version } = entry.meta();
+                KeyValueRef { key, create_revision, mod_revision, version, value: &[], lease: 0 }
             }
+        };
+        if visit(kv).is_break() {
+            return Ok((visited, Some(kv.key.into())));
         }
     }
-    Ok(())
+    Ok((found.len(), None))
 }

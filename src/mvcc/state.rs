@@ -8,9 +8,12 @@
 //! Deletions by a compaction do not: they are committed only after readers below it are refused and the index has
 //! forgotten what is deleted, and a view of the file from before simply holds more.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, AtomicU64, Ordering},
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -20,6 +23,7 @@ use super::{
     backend::Backend,
     buckets,
     index::{Entry, Index},
+    pins::Pins,
     ring::Ring,
 };
 use crate::{bolt, metrics::Metrics, proto::mvccpb};
@@ -35,7 +39,10 @@ pub(super) struct State {
     pub(super) index: Index,
     pub(super) ring: Ring,
     pub(super) current_revision: i64,
+    /// Reads that begin are refused below.
     pub(super) compact_revision: i64,
+    /// Reads that had begun are broken off below: what they need may be deleted. At most the compact revision.
+    pub(super) forgotten_revision: i64,
 }
 
 impl State {
@@ -45,6 +52,14 @@ impl State {
             return Err(MvccError::Future { requested: revision, current: self.current_revision });
         }
         if revision < self.compact_revision {
+            return Err(MvccError::Compacted { requested: revision, compacted: self.compact_revision });
+        }
+        Ok(())
+    }
+
+    /// Whether a read in progress can go on.
+    pub(super) fn check_kept(&self, revision: i64) -> Result<(), MvccError> {
+        if revision < self.forgotten_revision {
             return Err(MvccError::Compacted { requested: revision, compacted: self.compact_revision });
         }
         Ok(())
@@ -84,6 +99,7 @@ pub(super) struct Shared {
     /// Held by the write transaction.
     pub(super) writer: Mutex<()>,
     pub(super) unwritten_bytes: AtomicU64,
+    pub(super) pins: Arc<Pins>,
     pub(super) on_fatal: Mutex<Option<FatalCallback>>,
     pub(super) options: StoreOptions,
     pub(super) metrics: Metrics,
@@ -144,7 +160,7 @@ impl Shared {
             }
             // A compaction may have deleted it since the look: look again with the file pinned first.
             let (tx, source) = self.view(look)?;
-            return source.map(|source| Values::visit(&tx, &source, visit)).transpose();
+            return source.map(|source| Ok(visit(Values::of(&tx)?.pair(&source)?))).transpose();
         }
         Ok(match source {
             Some(Source::Memory(record)) => Some(visit(Pair::Shared(&record.kv))),
@@ -160,19 +176,24 @@ impl Shared {
         })
     }
 
-    /// Visits the values of index entries, all readable at `at`, in the order given. The first error ends it.
+    /// Visits the values of index entries, all readable at `at`, in the order given, until `visit` breaks.
     pub(super) fn visit_values(
         &self,
         at: i64,
         entries: &[Entry],
-        visit: &mut dyn FnMut(KeyValueRef<'_>),
+        visit: &mut dyn FnMut(KeyValueRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), MvccError> {
         for part in entries.chunks(VIEW_VALUES_MAX) {
             let (tx, sources) = self.view(|state| {
-                state.check_readable(at)?;
+                state.check_kept(at)?;
                 Ok(part.iter().map(|entry| state.locate(entry.revision)).collect::<Vec<_>>())
             })?;
-            visit_sources(&tx, &sources, visit)?;
+            let values = Values::of(&tx)?;
+            for source in &sources {
+                if visit(values.pair(source)?.into()).is_break() {
+                    return Ok(());
+                }
+            }
         }
         Ok(())
     }
@@ -196,28 +217,6 @@ impl<'a> From<Pair<'a>> for KeyValueRef<'a> {
     }
 }
 
-/// Visits changes located by a look at the state for which `tx` was pinned.
-pub(super) fn visit_sources(
-    tx: &bolt::ReadTx,
-    sources: &[Source],
-    visit: &mut dyn FnMut(KeyValueRef<'_>),
-) -> Result<(), MvccError> {
-    let mut values = None;
-    for source in sources {
-        match source {
-            Source::Memory(record) => visit((&record.kv).into()),
-            Source::File(revision) => {
-                let values = match &values {
-                    Some(values) => values,
-                    None => values.insert(Values::of(tx)?),
-                };
-                visit(values.require(*revision)?);
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Bucket `key` of one view of the file.
 pub(super) struct Values<'tx> {
     bucket: bolt::Bucket<'tx>,
@@ -235,10 +234,14 @@ impl<'tx> Values<'tx> {
         self.bucket.cursor()
     }
 
-    fn visit<T>(tx: &'tx bolt::ReadTx, source: &Source, visit: impl FnOnce(Pair<'_>) -> T) -> Result<T, MvccError> {
+    /// The pair of a change that a look at the state has located for which this view was pinned.
+    pub(super) fn pair<'a>(&self, source: &'a Source) -> Result<Pair<'a>, MvccError>
+    where
+        'tx: 'a,
+    {
         match source {
-            Source::Memory(record) => Ok(visit(Pair::Shared(&record.kv))),
-            Source::File(revision) => Ok(visit(Pair::Borrowed(Values::of(tx)?.require(*revision)?))),
+            Source::Memory(record) => Ok(Pair::Shared(&record.kv)),
+            Source::File(revision) => Ok(Pair::Borrowed(self.require(*revision)?)),
         }
     }
 
@@ -251,7 +254,7 @@ impl<'tx> Values<'tx> {
         Ok(Some(kv))
     }
 
-    pub(super) fn require(&self, revision: Revision) -> Result<KeyValueRef<'tx>, MvccError> {
+    fn require(&self, revision: Revision) -> Result<KeyValueRef<'tx>, MvccError> {
         self.get(revision)?.ok_or_else(|| MvccError::damaged(revision, "the file lacks it"))
     }
 }

@@ -33,6 +33,8 @@ pub struct StoreOptions {
     pub compaction_batch_revisions: usize,
     /// Pause between two such steps (10 ms).
     pub compaction_sleep: Duration,
+    /// Longest time a compaction waits for reads in progress below it, before it breaks them off (30 s).
+    pub compaction_reads_wait: Duration,
 }
 
 impl Default for StoreOptions {
@@ -43,6 +45,7 @@ impl Default for StoreOptions {
             commit_ops_max: 10_000,
             compaction_batch_revisions: 1_000,
             compaction_sleep: Duration::from_millis(10),
+            compaction_reads_wait: Duration::from_secs(30),
         }
     }
 }
@@ -79,12 +82,14 @@ impl Store {
                 ring: Ring::new(contents.current_revision),
                 current_revision: contents.current_revision,
                 compact_revision: contents.compact_revision,
+                forgotten_revision: contents.compact_revision,
             }),
             flushed_revision: AtomicI64::new(contents.current_revision),
             db: RwLock::new(Some(db.clone())),
             backend: Backend::new(contents.restored.position),
             writer: Mutex::new(()),
             unwritten_bytes: AtomicU64::new(0),
+            pins: Arc::default(),
             on_fatal: Mutex::new(None),
             options,
             metrics: metrics.clone(),

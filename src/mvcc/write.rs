@@ -3,7 +3,7 @@
 //! What a change did to its key (creation, version) comes from the index alone; the file is read only for values that
 //! are asked for. Until `end` nothing is visible outside.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
 use bytes::Bytes;
 use parking_lot::MutexGuard;
@@ -236,7 +236,10 @@ impl<'a> WriteTxn<'a> {
                 Some(_) => {
                     run.iter().filter_map(|entry| self.own(entry)).for_each(|record| visit((&record.kv).into()));
                 }
-                None => self.shared.visit_values(self.base_revision, run, visit)?,
+                None => self.shared.visit_values(self.base_revision, run, &mut |kv| {
+                    visit(kv);
+                    ControlFlow::Continue(())
+                })?,
             }
         }
         Ok(())

@@ -199,6 +199,7 @@ fn store_options(config: &Config) -> StoreOptions {
         commit_ops_max: config.backend_batch_limit,
         compaction_batch_revisions: config.compaction_batch_limit,
         compaction_sleep: config.compaction_sleep_interval,
+        compaction_reads_wait: config.compaction_reads_wait,
     }
 }
 

@@ -249,9 +249,15 @@ impl RangeWriter {
         key_value_ref(&mut self.out, kv);
     }
 
-    /// Size of the answer so far, in bytes.
+    /// Size of what was written and not taken yet, in bytes.
     pub(crate) fn len(&self) -> usize {
         self.out.len()
+    }
+
+    /// Takes what was written so far, to be sent ahead of the rest.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        let bytes_expected = self.out.len();
+        std::mem::replace(&mut self.out, Vec::with_capacity(bytes_expected))
     }
 
     /// Ends with what is known only once the pairs are through.

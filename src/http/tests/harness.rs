@@ -78,6 +78,7 @@ fn config(dir: &std::path::Path) -> Config {
         auto_compaction: AutoCompaction::Off,
         compaction_batch_limit: 1_000,
         compaction_sleep_interval: Duration::from_millis(10),
+        compaction_reads_wait: Duration::ZERO,
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_millis(100),
         auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },
@@ -109,6 +110,7 @@ impl Member {
             commit_ops_max: config.backend_batch_limit,
             compaction_batch_revisions: config.compaction_batch_limit,
             compaction_sleep: config.compaction_sleep_interval,
+            compaction_reads_wait: config.compaction_reads_wait,
         };
         let (store, _) = Store::open(db, store_options, &metrics).unwrap();
         let hub_options = HubOptions {
@@ -279,6 +281,14 @@ impl Client {
         let mut rest = Vec::new();
         let reading = self.stream.read_to_end(&mut rest);
         matches!(tokio::time::timeout(Duration::from_secs(20), reading).await, Ok(Ok(0)))
+    }
+
+    /// Everything up to the end of the connection, which may be a broken one.
+    pub(super) async fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        let reading = self.stream.read_to_end(&mut rest);
+        let _ = tokio::time::timeout(Duration::from_secs(20), reading).await.unwrap();
+        rest
     }
 
     async fn line(&mut self, into: &mut String) -> usize {

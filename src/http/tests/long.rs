@@ -43,8 +43,6 @@ fn long_reads_keep_no_short_ones_waiting() {
         };
         let long = [
             (Method::Range, format!("{{{ALL}}}")),
-            (Method::Range, format!(r#"{{{ALL},"count_only":true}}"#)),
-            (Method::Range, format!(r#"{{{ALL},"limit":1}}"#)),
             (Method::Range, format!(r#"{{{ALL},"limit":1,"sort_target":"VALUE"}}"#)),
             (Method::Range, format!(r#"{{{ALL},"min_mod_revision":1000}}"#)),
             (Method::Txn, format!(r#"{{"success":[{{"request_range":{{{ALL}}}}}]}}"#)),
@@ -58,6 +56,9 @@ fn long_reads_keep_no_short_ones_waiting() {
         }
         let short = [
             (Method::Range, r#"{"key":"00000001"}"#.to_owned()),
+            (Method::Range, format!(r#"{{{ALL},"count_only":true}}"#)),
+            (Method::Range, format!(r#"{{{ALL},"limit":1}}"#)),
+            (Method::Range, format!(r#"{{{ALL},"limit":1,"sort_order":"DESCEND"}}"#)),
             (Method::Range, r#"{"key":"00000001","range_end":"00000100","sort_target":"VALUE"}"#.to_owned()),
             (Method::Txn, r#"{"success":[{"request_range":{"key":"00000001"}}]}"#.to_owned()),
         ];

@@ -131,7 +131,7 @@ fn keys_only_keeps_the_lease_and_drops_the_value() {
 }
 
 #[test]
-fn a_cursor_stays_at_its_revision_until_that_is_compacted() {
+fn a_cursor_stays_at_its_revision_and_a_compaction_waits_for_it() {
     let (_dir, _path, store) = fresh();
     for key in ["a", "b", "c"] {
         put(&store, key, "old");
@@ -141,10 +141,39 @@ fn a_cursor_stays_at_its_revision_until_that_is_compacted() {
     assert!(cursor.next_chunk(1, &mut |kv| seen.push(kv.to_owned())).unwrap());
     put(&store, "b", "new");
     delete(&store, "c");
-    assert!(cursor.next_chunk(1, &mut |kv| seen.push(kv.to_owned())).unwrap());
-    assert_eq!((cursor.store_revision(), seen[1].value.as_ref()), (4, b"old".as_slice()));
-    store.compact(6, None).unwrap();
-    assert!(matches!(cursor.next_chunk(1, &mut |_| {}), Err(MvccError::Compacted { requested: 4, compacted: 6 })));
+    let (done, finished) = callback();
+    store.compact(6, Some(done)).unwrap();
+    store.end_entry(at(1));
+    flush(&store).unwrap();
+    // Who comes now is refused, who was there is not.
+    let late = RangeQuery { revision: 4, ..RangeQuery::all(everything()) };
+    assert!(matches!(store.range(&late), Err(MvccError::Compacted { requested: 4, compacted: 6 })));
+    while cursor.next_chunk(1, &mut |kv| seen.push(kv.to_owned())).unwrap() {}
+    let values: Vec<_> = seen.iter().map(|kv| kv.value.as_ref()).collect();
+    assert_eq!((cursor.store_revision(), values), (4, vec![b"old".as_slice(); 3]));
+    assert_eq!(cursor.more_and_count(), (false, 3));
+    assert!(finished.try_recv().is_err());
+    drop(cursor);
+    finished.recv_timeout(RESULT_WAIT_MAX).unwrap().unwrap();
+}
+
+#[test]
+fn a_cursor_that_takes_too_long_is_broken_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = StoreOptions { compaction_reads_wait: Duration::ZERO, ..options() };
+    let (store, _) = open_with(&dir.path().join("db"), options);
+    for key in ["a", "b", "c"] {
+        put(&store, key, "old");
+    }
+    let mut cursor = store.range(&RangeQuery::all(everything())).unwrap();
+    assert!(cursor.next_chunk(1, &mut |_| {}).unwrap());
+    put(&store, "b", "new");
+    let (done, finished) = callback();
+    store.compact(5, Some(done)).unwrap();
+    store.end_entry(at(1));
+    flush(&store).unwrap();
+    finished.recv_timeout(RESULT_WAIT_MAX).unwrap().unwrap();
+    assert!(matches!(cursor.next_chunk(1, &mut |_| {}), Err(MvccError::Compacted { requested: 4, compacted: 5 })));
 }
 
 #[test]

@@ -35,6 +35,7 @@ fn options() -> StoreOptions {
         commit_ops_max: usize::MAX,
         compaction_batch_revisions: 3,
         compaction_sleep: Duration::ZERO,
+        compaction_reads_wait: Duration::from_secs(3_600),
     }
 }
 

@@ -39,6 +39,7 @@ fn config(data_dir: &Path) -> Config {
         auto_compaction: AutoCompaction::Off,
         compaction_batch_limit: 1000,
         compaction_sleep_interval: Duration::from_millis(10),
+        compaction_reads_wait: Duration::ZERO,
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_millis(100),
         auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },

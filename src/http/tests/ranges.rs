@@ -1,0 +1,135 @@
+//! Ranges that are bigger than a piece: whole, encoded, or visibly broken.
+
+use std::io::Read as _;
+
+use serde_json::Value;
+
+use super::harness::{Client, Member, header, status};
+
+/// Larger together than what a connection holds in its buffers.
+const KEYS: usize = 640;
+const VALUE_BYTES: usize = 32 * 1024;
+const ALL: &str = r#"{"key":"AA==","range_end":"AA=="}"#;
+const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
+
+async fn filled() -> Member {
+    let member = Member::start().await;
+    let value = "YWJj".repeat(VALUE_BYTES / 3);
+    let mut client = member.connect().await;
+    for key in 0..KEYS {
+        let put = format!(r#"{{"key":"{key:08}","value":"{value}"}}"#);
+        assert_eq!(client.request("POST", "/v3/kv/put", "", &put).await.status, 200);
+    }
+    member
+}
+
+async fn ask(client: &mut Client, headers: &str, body: &str) -> String {
+    let length = body.len();
+    let head = format!(
+        "POST /v3/kv/range HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    );
+    client.send(head.as_bytes()).await;
+    client.head().await
+}
+
+/// What the chunks hold; `None` if the last is missing.
+fn joined(mut chunked: &[u8]) -> Option<Vec<u8>> {
+    let mut whole = Vec::new();
+    loop {
+        let end = chunked.windows(2).position(|bytes| bytes == b"\r\n")?;
+        let size = usize::from_str_radix(std::str::from_utf8(&chunked[..end]).ok()?, 16).ok()?;
+        let chunk = chunked.get(end + 2..end + 2 + size)?;
+        chunked = chunked.get(end + 4 + size..)?;
+        if size == 0 {
+            return Some(whole);
+        }
+        whole.extend_from_slice(chunk);
+    }
+}
+
+fn check_whole(text: &[u8]) {
+    assert!(text.starts_with(br#"{"header":{"cluster_id":"#));
+    assert!(text.ends_with(format!(r#","count":"{KEYS}"}}"#).as_bytes()));
+    let answer: Value = serde_json::from_slice(text).unwrap();
+    let kvs = answer["kvs"].as_array().unwrap();
+    assert_eq!(kvs.len(), KEYS);
+    for (key, kv) in kvs.iter().enumerate() {
+        assert_eq!(kv["key"], format!("{key:08}"));
+        assert_eq!(kv["value"].as_str().unwrap().len(), VALUE_BYTES / 3 * 4);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_big_range_comes_in_pieces_and_whole_in_every_coding() {
+    let member = filled().await;
+    for coding in ["identity", "gzip", "zstd"] {
+        let mut client = member.connect().await;
+        let head = ask(&mut client, &format!("Accept-Encoding: {coding}\r\n"), ALL).await;
+        assert_eq!((status(&head), header(&head, "transfer-encoding")), (200, Some("chunked")));
+        assert_eq!(header(&head, "vary"), Some("accept-encoding"));
+        let body = joined(&client.rest().await).unwrap();
+        let mut plain = Vec::new();
+        match coding {
+            "gzip" => _ = flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut plain).unwrap(),
+            "zstd" => plain = zstd::stream::decode_all(&body[..]).unwrap(),
+            _ => plain = body,
+        }
+        let named = header(&head, "content-encoding");
+        assert_eq!(named, Some(coding).filter(|coding| *coding != "identity"));
+        check_whole(&plain);
+    }
+    member.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_answers_come_with_their_length_and_tiny_ones_as_they_are() {
+    let member = filled().await;
+    let one = r#"{"key":"00000001"}"#;
+    let mut client = member.connect().await;
+    let head = ask(&mut client, "Accept-Encoding: gzip\r\n", one).await;
+    let body = client.rest().await;
+    assert_eq!(header(&head, "content-encoding"), Some("gzip"));
+    assert_eq!(header(&head, "content-length"), Some(body.len().to_string().as_str()));
+    let mut plain = String::new();
+    flate2::read::GzDecoder::new(&body[..]).read_to_string(&mut plain).unwrap();
+    assert!(plain.ends_with(r#"}],"count":"1"}"#));
+
+    let mut client = member.connect().await;
+    let head = ask(&mut client, "Accept-Encoding: gzip\r\n", r#"{"key":"AA=="}"#).await;
+    assert_eq!((header(&head, "content-encoding"), header(&head, "vary")), (None, None));
+    assert_eq!(header(&head, "content-length"), Some(client.rest().await.len().to_string().as_str()));
+    member.stop().await;
+}
+
+/// The harness' compactions wait for no read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_range_whose_history_is_compacted_away_is_broken_off() {
+    let member = filled().await;
+    let mut client = member.connect().await;
+    let head = ask(&mut client, "", ALL).await;
+    assert_eq!(status(&head), 200);
+    let revision = KEYS + 2;
+    assert_eq!(member.post("/v3/kv/put", r#"{"key":"YQ=="}"#).await.status, 200);
+    let compaction = format!(r#"{{"revision":{revision},"physical":true}}"#);
+    assert_eq!(member.post("/v3/kv/compaction", &compaction).await.status, 200);
+    let rest = client.rest().await;
+    assert!(joined(&rest).is_none() && !rest.ends_with(LAST_CHUNK), "{} bytes", rest.len());
+    // Counted as what it is.
+    member.until(|metrics| handled(metrics, "OutOfRange") == 1).await;
+    member.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_range_that_is_not_read_in_time_is_broken_off() {
+    let member = filled().await;
+    let mut client = member.connect().await;
+    let head = ask(&mut client, "Grpc-Timeout: 400m\r\n", ALL).await;
+    assert_eq!(status(&head), 200);
+    member.until(|metrics| handled(metrics, "DeadlineExceeded") == 1).await;
+    assert!(joined(&client.rest().await).is_none());
+    member.stop().await;
+}
+
+fn handled(metrics: &crate::metrics::Metrics, code: &str) -> u64 {
+    metrics.rpc_handled.with_label_values(&["unary", "etcdserverpb.KV", "Range", code]).get()
+}
