@@ -154,6 +154,17 @@ pub enum ApiError {
     /// A revision below the last compaction.
     #[error("etcdserver: mvcc: required revision has been compacted")]
     Compacted,
+    /// The page after an earlier one was asked for, whose revision is below the last compaction.
+    #[error("etcdserver: mvcc: required revision has been compacted: begin the list anew")]
+    PageExpired {
+        /// The first revision that can be read.
+        compact_revision: i64,
+    },
+    /// A token for a page that is none, or was made for another request or by another cluster.
+    #[error(
+        "etcdserver: the continue token was not made for this request: range, order, filters and revision must be those of the first page"
+    )]
+    PageTokenInvalid,
     /// A revision above the store's.
     #[error("etcdserver: mvcc: required revision is a future revision")]
     FutureRevision,
@@ -331,6 +342,14 @@ pub enum ApiError {
 }
 
 impl ApiError {
+    /// The HTTP status a call that failed is answered with: that of the code, but for what HTTP has a word of its own.
+    pub fn http_status(&self) -> u16 {
+        match self {
+            ApiError::PageExpired { .. } => 410,
+            _ => self.code().http_status(),
+        }
+    }
+
     /// The gRPC code that goes with the text.
     pub fn code(&self) -> Code {
         match self {
@@ -351,9 +370,13 @@ impl ApiError {
             | ApiError::InvalidAuthManagement
             | ApiError::AuthFailed
             | ApiError::AuthOldRevision
+            | ApiError::PageTokenInvalid
             | ApiError::Malformed(_) => Code::InvalidArgument,
             ApiError::MessageTooLarge { .. } | ApiError::NoSpace => Code::ResourceExhausted,
-            ApiError::Compacted | ApiError::FutureRevision | ApiError::LeaseTtlTooLarge => Code::OutOfRange,
+            ApiError::Compacted
+            | ApiError::PageExpired { .. }
+            | ApiError::FutureRevision
+            | ApiError::LeaseTtlTooLarge => Code::OutOfRange,
             ApiError::LeaseNotFound | ApiError::NoSuchPath | ApiError::MemberNotFound => Code::NotFound,
             ApiError::MemberExists
             | ApiError::PeerUrlExists

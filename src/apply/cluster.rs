@@ -6,7 +6,7 @@ use crate::{
     members::{Downgrade, Member},
     proto::{
         etcdserverpb::{self as pb, MemberRemoveRequest, MemberUpdateRequest},
-        revgatepb::DowngradeInfoSetRequest,
+        revgatepb::{DowngradeInfoSetRequest, PageKeySetRequest},
     },
 };
 
@@ -30,6 +30,13 @@ pub(super) fn update_member(state: &State, request: &MemberUpdateRequest) -> Res
 pub(super) fn remove_member(state: &State, request: MemberRemoveRequest) -> Result<Applied, ApiError> {
     state.store.stage(state.members.remove(request.id)?);
     Ok(Applied::Members(state.members.list()))
+}
+
+pub(super) fn set_page_key(state: &State, request: &PageKeySetRequest) -> Result<Applied, ApiError> {
+    let secret = request.key.as_ref().try_into();
+    let secret = secret.map_err(|_| ApiError::Malformed("the key of page tokens has the wrong length".into()))?;
+    state.store.stage(state.members.set_page_key(secret).into_iter().collect());
+    Ok(Applied::PageKey)
 }
 
 pub(super) fn set_downgrade(state: &State, request: &DowngradeInfoSetRequest) -> Applied {

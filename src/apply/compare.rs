@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::txn::View;
 use crate::{
-    mvcc::{KeyRange, KeyValueRef, MvccError, RangeQuery, SortOrder, SortTarget},
+    mvcc::{KeyRange, KeyValueRef, MvccError, RangeQuery},
     proto::etcdserverpb::{
         Compare, RequestOp, TxnRequest,
         compare::{CompareResult, CompareTarget, TargetUnion},
@@ -92,19 +92,7 @@ fn needs_record(compare: &Compare) -> bool {
 }
 
 fn whole_range(compare: &Compare) -> RangeQuery {
-    RangeQuery {
-        range: KeyRange::new(compare.key.clone(), compare.range_end.clone()),
-        revision: 0,
-        limit: 0,
-        order: SortOrder::None,
-        target: SortTarget::Key,
-        keys_only: false,
-        count_only: false,
-        min_mod_revision: 0,
-        max_mod_revision: 0,
-        min_create_revision: 0,
-        max_create_revision: 0,
-    }
+    RangeQuery::all(KeyRange::new(compare.key.clone(), compare.range_end.clone()))
 }
 
 /// A missing key has no value to compare; its numbers are 0.

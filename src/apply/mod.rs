@@ -74,6 +74,8 @@ pub enum Applied {
     Members(Vec<Member>),
     /// A downgrade that was begun or called off.
     Downgrade,
+    /// The secret of page tokens is set, to this one or to one that was there.
+    PageKey,
     /// A user that has proved who it is, with its token.
     Authenticated(pb::AuthenticateResponse),
     /// A change of users or roles.

@@ -43,6 +43,7 @@ impl MvccLayer {
             Request::MemberAdd(member) => Ok(cluster::add_member(&self.state, member)?),
             Request::MemberUpdate(request) => Ok(cluster::update_member(&self.state, request)?),
             Request::MemberRemove(request) => Ok(cluster::remove_member(&self.state, *request)?),
+            Request::PageKeySet(request) => Ok(cluster::set_page_key(&self.state, request)?),
             Request::DowngradeInfoSet(request) => Ok(cluster::set_downgrade(&self.state, request)),
             // Changes do not come this far, and questions are answered without the log.
             _ => Err(unsupported("a question about users or roles")),

@@ -84,7 +84,7 @@ fn operation(command: &InternalRaftRequest) -> usize {
         Some(Request::LeaseCheckpoint(_)) => 7,
         Some(Request::DowngradeInfoSet(_)) => 9,
         Some(Request::MemberAdd(_) | Request::MemberUpdate(_) | Request::MemberRemove(_)) => 10,
-        Some(Request::Range(_)) | None => 11,
+        Some(Request::Range(_) | Request::PageKeySet(_)) | None => 11,
         // etcd has no name for these.
         Some(_) => 8,
     }

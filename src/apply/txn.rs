@@ -109,6 +109,8 @@ pub fn range_query(request: &RangeRequest) -> RangeQuery {
         max_mod_revision: request.max_mod_revision,
         min_create_revision: request.min_create_revision,
         max_create_revision: request.max_create_revision,
+        after: None,
+        known_count: None,
     }
 }
 
@@ -171,7 +173,7 @@ fn nested_response(succeeded: bool, responses: Vec<response_op::Response>) -> Tx
 fn range(view: &View<'_, '_>, revision: i64, request: &RangeRequest) -> Result<RangeResponse, MvccError> {
     let mut kvs = Vec::new();
     let (more, count) = view.range(&range_query(request), &mut |kv| kvs.push(kv.to_owned()))?;
-    Ok(RangeResponse { header: header(revision), kvs, more, count })
+    Ok(RangeResponse { header: header(revision), kvs, more, count, ..Default::default() })
 }
 
 /// Executes a txn in a write transaction. Returns the answer, and how many operations were executed. On an error the

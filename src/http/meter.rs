@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The statuses this server answers with.
-const STATUSES: [u16; 15] = [101, 200, 400, 401, 403, 404, 405, 409, 421, 429, 499, 500, 501, 503, 504];
+const STATUSES: [u16; 16] = [101, 200, 400, 401, 403, 404, 405, 409, 410, 421, 429, 499, 500, 501, 503, 504];
 
 /// Counters of one route.
 #[derive(Debug)]

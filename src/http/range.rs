@@ -26,7 +26,7 @@ use super::{
 use crate::{
     error::ApiError,
     mvcc::RangeCursor,
-    service::{RangeAnswer, read_error},
+    service::{NextPage, RangeAnswer, read_error},
 };
 
 /// An answer that is bigger is sent in pieces.
@@ -42,6 +42,7 @@ const SMALL_ANSWER_BYTES: usize = 256;
 #[derive(Debug)]
 pub(super) struct RangeBody {
     cursor: RangeCursor,
+    next_page: Option<NextPage>,
     writer: RangeWriter,
 }
 
@@ -58,9 +59,9 @@ type Piece = (Vec<u8>, Option<Box<RangeBody>>);
 impl RangeBody {
     /// Makes the answer, or its beginning if it is not small.
     pub(super) async fn begin(answer: RangeAnswer) -> Result<Answer, ApiError> {
-        let RangeAnswer { header, cursor, is_long } = answer;
+        let RangeAnswer { header, cursor, next_page, is_long } = answer;
         let writer = RangeWriter::begin(Some(&header), SMALL_ANSWER_BYTES);
-        let body = Box::new(RangeBody { cursor, writer });
+        let body = Box::new(RangeBody { cursor, next_page, writer });
         let begun =
             if is_long { elsewhere(move || body.piece(WHOLE_BYTES_MAX)).await } else { body.piece(WHOLE_BYTES_MAX) };
         begun.map(|(piece, rest)| match rest {
@@ -99,7 +100,9 @@ impl RangeBody {
             });
             if !more.map_err(read_error)? {
                 let (more, count) = self.cursor.more_and_count();
-                return Ok((self.writer.end(more, count), None));
+                let next_page = self.next_page.zip(self.cursor.page_end());
+                let token = next_page.map(|(page, after)| page.token(after, count)).unwrap_or_default();
+                return Ok((self.writer.end(more, count, &token), None));
             }
             if self.writer.len() >= bytes {
                 return Ok((self.writer.take(), Some(self)));

@@ -173,7 +173,7 @@ fn with_challenge(mut reply: Reply, error: &ApiError) -> Reply {
 
 /// The HTTP status a failure is answered with.
 pub(super) fn status_of(error: &ApiError) -> StatusCode {
-    StatusCode::from_u16(error.code().http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// The body of a failed call.
@@ -184,6 +184,9 @@ pub(super) fn error_body(error: &ApiError) -> Vec<u8> {
     object.string("error", &text);
     write::number(object.name("code"), error.code().number());
     object.string("message", &text);
+    if let ApiError::PageExpired { compact_revision } = error {
+        object.int64("compact_revision", *compact_revision);
+    }
     object.end();
     body
 }
@@ -207,7 +210,6 @@ pub(super) mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::error::Code;
 
     /// One of each variant, with the body's code, status and text as etcd has them.
     pub(in crate::http) fn table() -> Vec<(ApiError, u8, u16, &'static str)> {
@@ -228,6 +230,19 @@ pub(super) mod tests {
             ),
             (ApiError::Compacted, 11, 400, "etcdserver: mvcc: required revision has been compacted"),
             (ApiError::FutureRevision, 11, 400, "etcdserver: mvcc: required revision is a future revision"),
+            (
+                ApiError::PageExpired { compact_revision: 7 },
+                11,
+                410,
+                "etcdserver: mvcc: required revision has been compacted: begin the list anew",
+            ),
+            (
+                ApiError::PageTokenInvalid,
+                3,
+                400,
+                "etcdserver: the continue token was not made for this request: range, order, filters and revision must \
+                 be those of the first page",
+            ),
             (ApiError::NoSpace, 8, 429, "etcdserver: mvcc: database space exceeded"),
             (ApiError::LeaseNotFound, 5, 404, "etcdserver: requested lease not found"),
             (ApiError::LeaseExists, 9, 400, "etcdserver: lease already exists"),
@@ -262,10 +277,11 @@ pub(super) mod tests {
         for (error, code, status, message) in table() {
             assert_eq!(status_of(&error).as_u16(), status, "{error}");
             let body = String::from_utf8(error_body(&error)).unwrap();
-            assert_eq!(body, format!(r#"{{"error":"{message}","code":{code},"message":"{message}"}}"#));
+            let more = if status == 410 { r#","compact_revision":"7""# } else { "" };
+            assert_eq!(body, format!(r#"{{"error":"{message}","code":{code},"message":"{message}"{more}}}"#));
             let mut line = Vec::new();
             write_stream_error(&mut line, &error);
-            let reason = Code::ALL[usize::from(code)].http_status_text();
+            let (status, reason) = (error.code().http_status(), error.code().http_status_text());
             assert_eq!(
                 String::from_utf8(line).unwrap(),
                 format!(

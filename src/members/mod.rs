@@ -5,6 +5,7 @@
 
 mod change;
 mod downgrade;
+mod page_key;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use crate::mvcc::{BucketWrite, buckets};
 pub use self::{
     change::{ChangeError, LEARNERS_MAX, added_member_id},
     downgrade::Downgrade,
+    page_key::PAGE_KEY_BYTES,
 };
 
 /// A member as the `members` bucket stores it (JSON with etcd's field names: id, peerURLs, isLearner, name, clientURLs).
@@ -77,13 +79,21 @@ pub struct Members {
     by_id: RwLock<BTreeMap<u64, Member>>,
     removed: RwLock<BTreeSet<u64>>,
     downgrade: RwLock<Downgrade>,
+    page_key: RwLock<Option<[u8; PAGE_KEY_BYTES]>>,
 }
 
 impl Members {
     /// The members the configuration names.
     pub fn new(cluster_id: u64, local_id: u64, initial: Vec<Member>) -> Members {
         let by_id = RwLock::new(initial.into_iter().map(|m| (m.id, m)).collect());
-        Members { cluster_id, local_id, by_id, removed: RwLock::default(), downgrade: RwLock::default() }
+        Members {
+            cluster_id,
+            local_id,
+            by_id,
+            removed: RwLock::default(),
+            downgrade: RwLock::default(),
+            page_key: RwLock::default(),
+        }
     }
 
     /// Replaces what is known by what the `members` bucket holds, if it holds any. An error names the record that cannot

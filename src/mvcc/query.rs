@@ -1,5 +1,7 @@
 //! What a range read asks for, and how its answer is filtered and ordered.
 
+use bytes::Bytes;
+
 use super::{KeyRange, KeyValueRef, index::Entry};
 use crate::proto::mvccpb;
 
@@ -57,6 +59,10 @@ pub struct RangeQuery {
     pub min_create_revision: i64,
     /// Leaves out keys created above this revision.
     pub max_create_revision: i64,
+    /// Goes on behind this key, in key order.
+    pub after: Option<Bytes>,
+    /// How many keys the whole range has, if that is known already.
+    pub known_count: Option<i64>,
 }
 
 impl RangeQuery {
@@ -74,6 +80,8 @@ impl RangeQuery {
             max_mod_revision: 0,
             min_create_revision: 0,
             max_create_revision: 0,
+            after: None,
+            known_count: None,
         }
     }
 

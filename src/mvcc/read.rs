@@ -25,6 +25,8 @@ pub struct RangeCursor {
     plan: Plan,
     more: bool,
     count: i64,
+    /// The last key given, if the limit cut what is behind it.
+    page_end: Resume,
 }
 
 /// What is left to do.
@@ -62,8 +64,17 @@ impl RangeCursor {
         let at = pin.revision();
         shared.metrics.range_total.inc();
         let plan = Plan::Done;
-        let mut cursor =
-            RangeCursor { shared, query: query.clone(), at, _pin: pin, store_revision, plan, more: false, count: 0 };
+        let mut cursor = RangeCursor {
+            shared,
+            query: query.clone(),
+            at,
+            _pin: pin,
+            store_revision,
+            plan,
+            more: false,
+            count: 0,
+            page_end: None,
+        };
         cursor.plan = cursor.first_plan()?;
         Ok(cursor)
     }
@@ -99,10 +110,14 @@ impl RangeCursor {
                 match next {
                     Next::Chunk { after, given } => self.plan = Plan::Walk { after, given },
                     Next::LimitReached { last } => {
-                        self.more = walk.has_more(last)?;
-                        self.count = count(&self.shared, &query.range, self.at)?;
+                        self.more = walk.has_more(last.clone())?;
+                        self.page_end = last.filter(|_| self.more);
+                        self.count = match query.known_count {
+                            Some(count) => count,
+                            None => count(&self.shared, &query.range, self.at)?,
+                        };
                     }
-                    Next::End => {}
+                    Next::End => self.count = query.known_count.unwrap_or(self.count),
                 }
             }
             Plan::Count => self.count = count(&self.shared, &query.range, self.at)?,
@@ -139,6 +154,17 @@ impl RangeCursor {
         (self.more, self.count)
     }
 
+    /// The revision the pairs are read at.
+    pub fn revision(&self) -> i64 {
+        self.at
+    }
+
+    /// The key behind which the next page begins, if the limit cut an answer in key order. Known once the chunks are
+    /// through.
+    pub fn page_end(&self) -> Option<&[u8]> {
+        self.page_end.as_deref()
+    }
+
     fn first_plan(&mut self) -> Result<Plan, MvccError> {
         let query = &self.query;
         if query.range.is_empty() {
@@ -151,7 +177,7 @@ impl RangeCursor {
             return Ok(Plan::Single);
         }
         if query.is_in_key_order() {
-            return Ok(Plan::Walk { after: None, given: 0 });
+            return Ok(Plan::Walk { after: query.after.as_deref().map(Into::into), given: 0 });
         }
         let (shared, at) = (&self.shared, self.at);
         let mut read = |entries: &[Entry], visit: &mut dyn FnMut(KeyValueRef<'_>)| {

@@ -43,6 +43,7 @@ pub(super) fn establish(db: &Db, config: &Config, advertised_urls: &[String]) ->
     let damaged = |bucket: &'static [u8]| move |what| ServerError::damaged_bucket(bucket, what);
     all.restore_removed(&removed_pairs).map_err(damaged(buckets::MEMBERS_REMOVED))?;
     all.restore_downgrade(&cluster_pairs).map_err(damaged(buckets::CLUSTER))?;
+    all.restore_page_key(&cluster_pairs).map_err(damaged(buckets::CLUSTER))?;
     let before = all.list().into_iter().find(|member| member.id == local_id);
     let now = Member {
         id: local_id,

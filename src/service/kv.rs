@@ -5,19 +5,26 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::{sync::oneshot, task::spawn_blocking, time::timeout};
 
 use crate::{
     apply::{self, Applied, CompactionFinished},
     error::ApiError,
+    members::PAGE_KEY_BYTES,
     mvcc::{KeyRange, MvccError, RangeCursor, RangeQuery, Store},
     proto::{
-        etcdserverpb::{self as pb, request_op},
-        revgatepb::internal_raft_request::Request,
+        etcdserverpb::{self as pb, range_request::SortTarget, request_op},
+        revgatepb::{PageKeySetRequest, internal_raft_request::Request},
     },
 };
 
-use super::{Caller, Core, validate, wrong_outcome};
+use super::{
+    Caller, Core,
+    pages::{self, NextPage},
+    validate, wrong_outcome,
+};
 
 /// How long a client of a `physical` compaction is kept waiting for the deletions. They go on after that.
 const PHYSICAL_COMPACTION_WAIT_MAX_SECS: u64 = 3600;
@@ -32,6 +39,8 @@ pub struct RangeAnswer {
     pub header: pb::ResponseHeader,
     /// The pairs.
     pub cursor: RangeCursor,
+    /// What makes the token for the next page, where there are pages.
+    pub next_page: Option<NextPage>,
     /// Taking the pairs takes its time: it is to be done where nobody waits for it.
     pub is_long: bool,
 }
@@ -55,18 +64,45 @@ impl KvService {
     /// Opens a read of a range.
     pub async fn range(&self, caller: &Caller, request: pb::RangeRequest) -> Result<RangeAnswer, ApiError> {
         validate::check_range(&request)?;
-        let query = apply::range_query(&request);
+        let mut query = apply::range_query(&request);
         if !request.serializable {
             self.core.consensus.read_barrier().await?;
+        }
+        let page_key = self.page_key(&request).await;
+        let is_next_page = !request.r#continue.is_empty();
+        if is_next_page {
+            let page = pages::open(&page_key.ok_or(ApiError::PageTokenInvalid)?, &request)?;
+            (query.revision, query.after, query.known_count) = (page.revision, Some(page.after), Some(page.count));
         }
         let rights = self.core.rights(caller)?;
         apply::check_range(&rights.rights, &request)?;
         let store = self.core.state.store.clone();
         let is_long = is_long(&store, std::slice::from_ref(&query));
         // Putting an answer in order is work that is done when it is opened.
-        let cursor = read(is_long, move || store.range(&query).map_err(read_error)).await?;
+        let error = if is_next_page { page_error } else { read_error };
+        let cursor = read(is_long, move || store.range(&query).map_err(error)).await?;
         self.core.still_has(&rights)?;
-        Ok(RangeAnswer { header: self.core.headers.at(cursor.store_revision()), cursor, is_long })
+        let next_page = page_key.map(|secret| NextPage::new(&secret, &request, cursor.revision()));
+        Ok(RangeAnswer { header: self.core.headers.at(cursor.store_revision()), cursor, next_page, is_long })
+    }
+
+    /// The secret of page tokens, for a request that asks for a page. The first such request makes it, unless it is one
+    /// that must be answered without the cluster.
+    async fn page_key(&self, request: &pb::RangeRequest) -> Option<[u8; PAGE_KEY_BYTES]> {
+        let is_cut = request.limit > 0 && !request.count_only && request.sort_target == SortTarget::Key as i32;
+        if !is_cut && request.r#continue.is_empty() {
+            return None;
+        }
+        let members = &self.core.state.members;
+        if members.page_key().is_none() && !request.serializable {
+            let mut secret = [0; PAGE_KEY_BYTES];
+            SystemRandom::new().fill(&mut secret).ok()?;
+            let key = Bytes::copy_from_slice(&secret);
+            if let Err(error) = self.core.propose_own(Request::PageKeySet(PageKeySetRequest { key })).await {
+                tracing::warn!(%error, "pages are answered without tokens: their secret could not be agreed upon");
+            }
+        }
+        members.page_key()
     }
 
     /// Sets a key.
@@ -178,6 +214,14 @@ async fn wait_finished(finished: CompactionFinished) -> Result<(), ApiError> {
     }));
     let limit = Duration::from_secs(PHYSICAL_COMPACTION_WAIT_MAX_SECS);
     timeout(limit, receiver).await.map_err(|_| ApiError::Timeout)?.map_err(|_| ApiError::Stopped)?
+}
+
+/// What a client is told of a page that cannot be read.
+fn page_error(error: MvccError) -> ApiError {
+    match error {
+        MvccError::Compacted { compacted, .. } => ApiError::PageExpired { compact_revision: compacted },
+        other => read_error(other),
+    }
 }
 
 /// What a client is told of a read that failed, before or in the middle of its answer.

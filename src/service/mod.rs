@@ -18,6 +18,7 @@ mod lease;
 mod lease_expiry;
 mod lock;
 mod maintenance;
+mod pages;
 mod tasks;
 mod turn;
 mod validate;
@@ -33,6 +34,7 @@ pub use self::{
     lease::LeaseService,
     lock::LockService,
     maintenance::{MaintenanceService, SnapshotStream, Versions},
+    pages::NextPage,
     tasks::Tasks,
     watch::{WatchOutput, WatchService, WatchSession},
 };

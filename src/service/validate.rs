@@ -23,6 +23,10 @@ pub(super) fn check_range(request: &RangeRequest) -> Result<(), ApiError> {
     if request.key.is_empty() {
         return Err(ApiError::KeyNotProvided);
     }
+    let in_key_order = request.sort_target == range_request::SortTarget::Key as i32;
+    if !request.r#continue.is_empty() && (request.count_only || !in_key_order) {
+        return Err(ApiError::PageTokenInvalid);
+    }
     let order_known = range_request::SortOrder::try_from(request.sort_order).is_ok();
     let target_known = range_request::SortTarget::try_from(request.sort_target).is_ok();
     if order_known && target_known { Ok(()) } else { Err(ApiError::InvalidSortOption) }
@@ -71,6 +75,8 @@ fn check_txn_level(request: &TxnRequest, ops_max: usize, depth_left: usize) -> R
 
 fn check_op(op: &RequestOp, ops_max: usize, depth_left: usize) -> Result<(), ApiError> {
     match &op.request {
+        // A txn's answer is one piece: there is no next page.
+        Some(Request::RequestRange(range)) if !range.r#continue.is_empty() => Err(ApiError::PageTokenInvalid),
         Some(Request::RequestRange(range)) => check_range(range),
         Some(Request::RequestPut(put)) => check_put(put),
         Some(Request::RequestDeleteRange(delete)) => check_delete_range(delete),

@@ -79,6 +79,7 @@ fn range_request(scanner: &mut Scanner<'_>) -> Result<pb::RangeRequest, JsonErro
         "max_mod_revision" | "maxModRevision" => seen.int64(11, scanner, &mut request.max_mod_revision),
         "min_create_revision" | "minCreateRevision" => seen.int64(12, scanner, &mut request.min_create_revision),
         "max_create_revision" | "maxCreateRevision" => seen.int64(13, scanner, &mut request.max_create_revision),
+        "continue" => seen.string(14, scanner, &mut request.r#continue),
         _ => scanner.skip_value(),
     })?;
     Ok(request)
@@ -272,6 +273,13 @@ impl Seen {
     fn bytes(&mut self, number: u32, scanner: &mut Scanner<'_>, target: &mut Bytes) -> Result<(), JsonError> {
         if self.field(number, scanner)? {
             *target = scanner.bytes()?;
+        }
+        Ok(())
+    }
+
+    fn string(&mut self, number: u32, scanner: &mut Scanner<'_>, target: &mut String) -> Result<(), JsonError> {
+        if self.field(number, scanner)? {
+            *target = scanner.string()?.into_owned();
         }
         Ok(())
     }

@@ -216,6 +216,7 @@ pub(crate) fn range(out: &mut Vec<u8>, response: &pb::RangeResponse) {
     object.list("kvs", &response.kvs, key_value);
     object.bool("more", response.more);
     object.int64("count", response.count);
+    object.string("continue", &response.r#continue);
     object.end();
 }
 
@@ -261,7 +262,7 @@ impl RangeWriter {
     }
 
     /// Ends with what is known only once the pairs are through.
-    pub(crate) fn end(mut self, more: bool, count: i64) -> Vec<u8> {
+    pub(crate) fn end(mut self, more: bool, count: i64, next_page: &str) -> Vec<u8> {
         if self.pairs > 0 {
             self.out.push(b']');
         }
@@ -272,6 +273,10 @@ impl RangeWriter {
         if count != 0 {
             self.name("count");
             quoted_number(&mut self.out, count);
+        }
+        if !next_page.is_empty() {
+            self.name("continue");
+            string(&mut self.out, next_page);
         }
         self.out.push(b'}');
         self.out

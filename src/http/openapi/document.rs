@@ -182,14 +182,16 @@ fn errors() -> BTreeMap<u16, Vec<ApiError>> {
             ApiError::Internal(_) => ApiError::Internal("a task ended early".into()),
             other => other,
         };
-        errors.entry(error.code().http_status()).or_default().push(error);
+        errors.entry(error.http_status()).or_default().push(error);
     }
     errors
 }
 
 fn response_name(status: u16, streams: bool) -> String {
-    let code = Code::ALL.into_iter().find(|code| code.http_status() == status).unwrap();
-    format!("{}{}", code.http_status_text().replace(' ', ""), if streams { "OnStream" } else { "" })
+    let code = Code::ALL.into_iter().find(|code| code.http_status() == status);
+    // Of the statuses that are no code's there is one.
+    let text = code.map_or("Gone".to_owned(), |code| code.http_status_text().replace(' ', ""));
+    format!("{text}{}", if streams { "OnStream" } else { "" })
 }
 
 fn error_responses(errors: &BTreeMap<u16, Vec<ApiError>>) -> Map<String, Value> {
@@ -252,6 +254,11 @@ fn error_schemas() -> [(String, Value); 3] {
             "code": reference("Code"),
             "message": {"type": "string", "description": message},
             "details": {"type": "array", "items": {"type": "object"}, "description": "More about it, when there is more."},
+            "compact_revision": {
+                "type": "string",
+                "format": "int64",
+                "description": "With status 410: the first revision that can be read.",
+            },
         },
     });
     let stream_error = json!({

@@ -33,6 +33,8 @@ fn long_reads_keep_no_short_ones_waiting() {
         for from in (0..KEYS).step_by(KEYS_IN_TXN) {
             assert_eq!(member.post("/v3/kv/txn", &puts(from)).await.status, 200);
         }
+        // The first page there is makes the secret of the tokens for the next.
+        assert_eq!(member.post("/v3/kv/range", &format!(r#"{{{ALL},"limit":1}}"#)).await.status, 200);
         let (release, held) = std::sync::mpsc::channel::<()>();
         let holding = tokio::task::spawn_blocking(move || held.recv());
 

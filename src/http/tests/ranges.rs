@@ -133,3 +133,64 @@ async fn a_range_that_is_not_read_in_time_is_broken_off() {
 fn handled(metrics: &crate::metrics::Metrics, code: &str) -> u64 {
     metrics.rpc_handled.with_label_values(&["unary", "etcdserverpb.KV", "Range", code]).get()
 }
+
+async fn range(member: &Member, body: &str) -> (u16, Value) {
+    let answer = member.post("/v3/kv/range", body).await;
+    (answer.status, serde_json::from_str(&answer.body).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_are_of_one_revision_and_end_when_it_is_compacted() {
+    let member = Member::start().await;
+    for key in 0..10 {
+        assert_eq!(member.post("/v3/kv/put", &format!(r#"{{"key":"key{key}"}}"#)).await.status, 200);
+    }
+    for order in ["ASCEND", "DESCEND"] {
+        let request = |more: &str| format!(r#"{{"key":"AA==","range_end":"AA==","sort_order":"{order}"{more}}}"#);
+        let (_, whole) = range(&member, &request("")).await;
+        let (mut kvs, mut page) = (Vec::new(), String::from(r#","limit":3"#));
+        loop {
+            let (status, answer) = range(&member, &request(&page)).await;
+            assert_eq!((status, &answer["count"]), (200, &whole["count"]));
+            kvs.extend(answer["kvs"].as_array().unwrap().iter().cloned());
+            assert_eq!(answer["continue"].is_string(), answer["more"] == true);
+            let Some(token) = answer["continue"].as_str() else { break };
+            page = format!(r#","limit":4,"continue":"{token}""#);
+            // What happens between the pages is not seen in them.
+            for put in [r#"{"key":"AAAA"}"#, r#"{"key":"key5"}"#, r#"{"key":"zzzz"}"#] {
+                assert_eq!(member.post("/v3/kv/put", put).await.status, 200);
+            }
+        }
+        assert_eq!(Value::from(kvs), whole["kvs"]);
+    }
+
+    let first = r#"{"key":"AA==","range_end":"AA==","limit":2}"#;
+    let (_, answer) = range(&member, first).await;
+    let going_on = |range: &str| format!(r#"{{{range},"continue":"{}"}}"#, answer["continue"].as_str().unwrap());
+    let (status, error) = range(&member, &going_on(r#""key":"AA==","range_end":"AQ==""#)).await;
+    assert_eq!((status, &error["code"]), (400, &Value::from(3)));
+    let in_txn = format!(r#"{{"success":[{{"request_range":{}}}]}}"#, going_on(r#""key":"AA==","range_end":"AA==""#));
+    assert_eq!(member.post("/v3/kv/txn", &in_txn).await.status, 400);
+
+    let now = member.post("/v3/kv/put", r#"{"key":"key0"}"#).await;
+    let now: Value = serde_json::from_str(&now.body).unwrap();
+    let revision = now["header"]["revision"].as_str().unwrap();
+    let compaction = format!(r#"{{"revision":{revision}}}"#);
+    assert_eq!(member.post("/v3/kv/compaction", &compaction).await.status, 200);
+    let (status, error) = range(&member, &going_on(r#""key":"AA==","range_end":"AA==""#)).await;
+    assert_eq!((status, &error["code"], &error["compact_revision"]), (410, &Value::from(11), &Value::from(revision)));
+    member.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_is_no_next_page_where_there_are_no_pages() {
+    let member = Member::start().await;
+    for key in 0..4 {
+        assert_eq!(member.post("/v3/kv/put", &format!(r#"{{"key":"key{key}"}}"#)).await.status, 200);
+    }
+    for more in [r#""limit":4"#, r#""limit":2,"sort_target":"MOD""#, r#""limit":2,"count_only":true"#] {
+        let (status, answer) = range(&member, &format!(r#"{{"key":"AA==","range_end":"AA==",{more}}}"#)).await;
+        assert_eq!((status, &answer["continue"]), (200, &Value::Null), "{more}");
+    }
+    member.stop().await;
+}

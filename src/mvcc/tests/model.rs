@@ -169,6 +169,8 @@ fn any_query() -> impl Strategy<Value = RangeQuery> {
                 max_mod_revision: max_mod,
                 min_create_revision: min_create,
                 max_create_revision: max_create,
+                after: None,
+                known_count: None,
             }
         },
     )

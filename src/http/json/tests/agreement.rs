@@ -129,7 +129,7 @@ proptest! {
                 value: &kv.value, lease: kv.lease,
             });
         }
-        let streamed = writer.end(range.more, range.count);
+        let streamed = writer.end(range.more, range.count, &range.r#continue);
         let mut whole = Vec::new();
         write::range(&mut whole, &range);
         prop_assert_eq!(String::from_utf8_lossy(&streamed), String::from_utf8_lossy(&whole));

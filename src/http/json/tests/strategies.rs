@@ -43,12 +43,13 @@ prop_compose! {
         (sort_order, sort_target) in (enumeration(), enumeration()),
         numbers in proptest::array::uniform6(int64()),
         flags in proptest::array::uniform3(any::<bool>()),
+        r#continue in prop_oneof![Just(String::new()), any::<String>()],
     ) -> pb::RangeRequest {
         let [limit, revision, min_mod_revision, max_mod_revision, min_create_revision, max_create_revision] = numbers;
         let [serializable, keys_only, count_only] = flags;
         pb::RangeRequest {
             key, range_end, limit, revision, sort_order, sort_target, serializable, keys_only, count_only,
-            min_mod_revision, max_mod_revision, min_create_revision, max_create_revision,
+            min_mod_revision, max_mod_revision, min_create_revision, max_create_revision, r#continue,
         }
     }
 }
@@ -123,8 +124,9 @@ pub(super) fn watch_request() -> impl Strategy<Value = pb::WatchRequest> {
 prop_compose! {
     pub(super) fn range_response()(
         header in option::of(header()), kvs in vec(key_value(), 0..4), more: bool, count in int64(),
+        r#continue in prop_oneof![Just(String::new()), any::<String>()],
     ) -> pb::RangeResponse {
-        pb::RangeResponse { header, kvs, more, count }
+        pb::RangeResponse { header, kvs, more, count, r#continue }
     }
 }
 
