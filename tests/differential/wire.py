@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 
-ANSWER_SECONDS_MAX = 20
+ANSWER_SECONDS_MAX = 60
 
 
 class Answer:
@@ -65,7 +65,7 @@ class Stream:
 
     def __init__(self):
         self.arrivals = queue.Queue()
-        self.head = None
+        self.has_head = False
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self):
@@ -77,7 +77,9 @@ class Stream:
 
     def next(self, seconds):
         """The next ("head" | "message" | "close" | "end", value); raises queue.Empty when nothing comes in time."""
-        return self.arrivals.get(timeout=seconds)
+        kind, value = self.arrivals.get(timeout=seconds)
+        self.has_head = self.has_head or kind == "head"
+        return kind, value
 
 
 class HttpStream(Stream):
