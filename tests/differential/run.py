@@ -93,6 +93,8 @@ def prepared(server, case, value):
         server.variables[name] = member(value, path)
     for path in case.option("mask"):
         replace_member(value, path.split("."), "<masked>")
+    for path in case.option("drop"):
+        replace_member(value, path.split("."), None)
     value = masked(value, server, server.variables)
     if case.option("any-text"):
         value = without_text(value)
@@ -112,10 +114,15 @@ def member(value, path):
 
 
 def replace_member(value, steps, new):
+    """Puts `new` in a member's place, if there is one; `None`: takes it out."""
     for step in steps[:-1]:
         value = member(value, step)
     if member(value, steps[-1]) is not None:
-        value[int(steps[-1]) if isinstance(value, list) else steps[-1]] = new
+        place = int(steps[-1]) if isinstance(value, list) else steps[-1]
+        if new is None:
+            del value[place]
+        else:
+            value[place] = new
 
 
 def without_text(value):

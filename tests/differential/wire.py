@@ -132,9 +132,12 @@ class WebSocket(Stream):
         lines += [f"{name}: {value}" for name, value in headers]
         self.link.sendall("\r\n".join([*lines, "", ""]).encode())
         self.response = http.client.HTTPResponse(self.link, method="GET")
+        self.answered = threading.Event()
         super().__init__()
 
     def send(self, body, kind=TEXT):
+        # etcd hangs up on a client that speaks before it was answered.
+        self.answered.wait(ANSWER_SECONDS_MAX)
         mask = os.urandom(4)
         masked = bytes(byte ^ mask[at % 4] for at, byte in enumerate(body))
         length = len(body)
@@ -157,9 +160,12 @@ class WebSocket(Stream):
         self.link.close()
 
     def _receive(self):
-        self.link.settimeout(ANSWER_SECONDS_MAX)
-        self.response.begin()
-        self.link.settimeout(None)
+        try:
+            self.link.settimeout(ANSWER_SECONDS_MAX)
+            self.response.begin()
+            self.link.settimeout(None)
+        finally:
+            self.answered.set()
         self.arrivals.put(("head", (self.response.status, self.response.headers)))
         if self.response.status != 101:
             self.arrivals.put(("message", self.response.read()))
