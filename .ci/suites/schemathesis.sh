@@ -46,7 +46,7 @@ watch_without_deadline() {
     exec {watch}< <(exec curl -sN --max-time 60 "http://127.0.0.1:$PORT/v3/watch" \
         -d '{"create_request":{"key":"c2NoZW1h"}}')
     local curl=$!
-    read -r created <&"$watch" && ask /v3/kv/put '{"key":"c2NoZW1h"}' && read -r event <&"$watch"
+    read -r created <&"$watch" && ask /v3/kv/put '{"key":"c2NoZW1h"}' >&2 && read -r event <&"$watch"
     kill "$curl" 2>/dev/null || true
     exec {watch}<&-
     [[ $created == *'"created":true'* && $event == *'"events":[{"kv":{"key":"c2NoZW1h"'* ]]
