@@ -330,9 +330,24 @@ pub enum ApiError {
     /// A client that waited has gone away.
     #[error("context canceled")]
     Canceled,
-    /// What etcd has no code for: what it forgets the code of, and what locks and elections refuse. The text is etcd's.
+    /// An election in which nobody leads.
+    #[error("election: no leader")]
+    NoElectionLeader,
+    /// Who does not lead an election, or no longer, wanted to proclaim something.
+    #[error("election: not leader")]
+    NotElectionLeader,
+    /// Nobody's leadership was to be used, or given up.
+    #[error("\"leader\" field must be provided")]
+    LeaderKeyNotProvided,
+    /// The lease of one who waited for a lock ran out.
+    #[error("mutex: session is expired")]
+    LockSessionExpired,
+    /// The lease of a candidate ran out. etcd tells it that it was elected.
+    #[error("election: session is expired")]
+    CandidateSessionExpired,
+    /// The caller may not, or may no longer, watch the keys it waits for; the text says why.
     #[error("{0}")]
-    Unknown(String),
+    WatchRefused(String),
     /// Data on disk could not be read; the text names the place. The member's log says more.
     #[error("etcdserver: {0}")]
     DataLoss(String),
@@ -371,6 +386,12 @@ impl ApiError {
             | ApiError::AuthFailed
             | ApiError::AuthOldRevision
             | ApiError::PageTokenInvalid
+            // etcd has no code for these four, and with that HTTP 500, as if they were its own faults; so it is with all
+            // that are marked so below.
+            | ApiError::NoPasswordUser
+            | ApiError::PasswordTooLong
+            | ApiError::UnknownMethod
+            | ApiError::LeaderKeyNotProvided
             | ApiError::Malformed(_) => Code::InvalidArgument,
             ApiError::MessageTooLarge { .. } | ApiError::NoSpace => Code::ResourceExhausted,
             ApiError::Compacted
@@ -378,6 +399,8 @@ impl ApiError {
             | ApiError::FutureRevision
             | ApiError::LeaseTtlTooLarge => Code::OutOfRange,
             ApiError::LeaseNotFound | ApiError::NoSuchPath | ApiError::MemberNotFound => Code::NotFound,
+            // No code of etcd's.
+            ApiError::NoElectionLeader => Code::NotFound,
             ApiError::MemberExists
             | ApiError::PeerUrlExists
             | ApiError::TooManyLearners
@@ -386,8 +409,12 @@ impl ApiError {
             | ApiError::SeveralVotersUnsupported
             | ApiError::BadLeaderTransferee
             | ApiError::DowngradeInProgress => Code::FailedPrecondition,
-            // etcd means FailedPrecondition for the first, but its mapping table misses both.
-            ApiError::NotEnoughStartedMembers | ApiError::UnknownMethod => Code::Unknown,
+            // No codes of etcd's, though it means this one for the first.
+            ApiError::NotEnoughStartedMembers
+            | ApiError::VerifyOnlyKey
+            | ApiError::NotElectionLeader
+            | ApiError::LockSessionExpired
+            | ApiError::CandidateSessionExpired => Code::FailedPrecondition,
             ApiError::BackendBusy | ApiError::DefragmentFailed(_) => Code::ResourceExhausted,
             ApiError::LeaseExists
             | ApiError::NotLeader
@@ -400,10 +427,8 @@ impl ApiError {
             | ApiError::RoleNotGranted
             | ApiError::PermissionNotGranted
             | ApiError::AuthNotEnabled => Code::FailedPrecondition,
-            ApiError::PermissionDenied => Code::PermissionDenied,
+            ApiError::PermissionDenied | ApiError::WatchRefused(_) => Code::PermissionDenied,
             ApiError::InvalidAuthToken => Code::Unauthenticated,
-            // etcd maps none of the three, and so do we: clients see Unknown (HTTP 500).
-            ApiError::NoPasswordUser | ApiError::PasswordTooLong | ApiError::VerifyOnlyKey => Code::Unknown,
             ApiError::NoLeader
             | ApiError::LeaderChanged
             | ApiError::Stopped
@@ -416,7 +441,6 @@ impl ApiError {
             ApiError::DeadlineExceeded => Code::DeadlineExceeded,
             ApiError::MethodNotAllowed | ApiError::Unimplemented(_) => Code::Unimplemented,
             ApiError::Canceled => Code::Canceled,
-            ApiError::Unknown(_) => Code::Unknown,
             ApiError::Internal(_) => Code::Internal,
         }
     }

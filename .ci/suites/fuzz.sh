@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The fuzz targets (FUZZ_TARGETS; all), each for a while (FUZZ_SECONDS; 20), by libFuzzer on the stable toolchain. What they
+# The fuzz targets (FUZZ_TARGETS; all), each for a while (FUZZ_SECONDS; 10), by libFuzzer on the stable toolchain. What they
 # find for their corpora is kept below target/; an input that breaks a promise is printed, and kept there too.
 source "$(dirname "$0")/../lib.sh"
 
-readonly SECONDS_EACH=${FUZZ_SECONDS:-20}
+readonly SECONDS_EACH=${FUZZ_SECONDS:-10}
 readonly INPUT_BYTES_MAX=4096
 # A longer one is a hang.
 readonly INPUT_SECONDS_MAX=25

@@ -5,7 +5,8 @@ source "$(dirname "$0")/../lib.sh"
 
 # What each operation that takes a body is asked at least.
 readonly EXAMPLES_MIN=50
-readonly SECONDS_MAX=360
+# For a machine with other work: a fraction of it is needed.
+readonly SECONDS_MAX=1100
 
 if ! have curl curl || ! python_environment schemathesis --requirement tests/openapi/requirements.txt; then
     skipped "schemathesis: no Python environment with its packages is to be had here"
@@ -13,7 +14,7 @@ if ! have curl curl || ! python_environment schemathesis --requirement tests/ope
     exit
 fi
 
-ask() { curl -sS --max-time 10 "http://127.0.0.1:$PORT$1" -d "$2"; }
+ask() { curl -sS --max-time 60 "http://127.0.0.1:$PORT$1" -d "$2"; }
 
 start_revgate "$WORK/data"
 export SCHEMATHESIS_HOOKS="$PWD/tests/openapi/hooks.py"
@@ -41,11 +42,14 @@ check "every operation of the API was asked often enough" enough
 
 # What the run leaves out (tests/openapi/hooks.py says why), by hand.
 watch_without_deadline() {
-    local line
-    line=$(curl -sN --max-time 3 "http://127.0.0.1:$PORT/v3/watch" -d '{"create_request":{"key":"c2NoZW1h"}}' |
-        { read -r created && [[ $created == *'"created":true'* ]] && ask /v3/kv/put '{"key":"c2NoZW1h"}' >&2 &&
-            read -r event && echo "$event"; })
-    [[ $line == *'"events":[{"kv":{"key":"c2NoZW1h"'* ]]
+    local watch created= event=
+    exec {watch}< <(exec curl -sN --max-time 60 "http://127.0.0.1:$PORT/v3/watch" \
+        -d '{"create_request":{"key":"c2NoZW1h"}}')
+    local curl=$!
+    read -r created <&"$watch" && ask /v3/kv/put '{"key":"c2NoZW1h"}' >&2 && read -r event <&"$watch"
+    kill "$curl" 2>/dev/null || true
+    exec {watch}<&-
+    [[ $created == *'"created":true'* && $event == *'"events":[{"kv":{"key":"c2NoZW1h"'* ]]
 }
 alarm_raised_and_cleared() {
     local member

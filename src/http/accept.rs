@@ -121,7 +121,13 @@ async fn welcome(stream: TcpStream, tls: Option<Arc<Tls>>, front: Arc<Front>, pe
 
 async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, connection: Arc<Connection>) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_READ_MAX).max_buf_size(HTTP1_BUFFER_BYTES_MAX);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_READ_MAX)
+        .max_buf_size(HTTP1_BUFFER_BYTES_MAX)
+        // As etcd writes them: there are clients that look for `Content-Length: ` letter by letter.
+        .title_case_headers(true);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -25,12 +25,6 @@ use super::{
     turn::{self, Changes, Turns, prefix_of},
 };
 
-const NO_LEADER: &str = "election: no leader";
-const NOT_LEADER: &str = "election: not leader";
-const NO_LEADER_KEY: &str = "\"leader\" field must be provided";
-/// What a candidate is told whose lease has run out. etcd tells it that it was elected.
-const EXPIRED: &str = "election: session is expired";
-
 /// Answers requests about elections. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ElectionService {
@@ -45,7 +39,8 @@ impl ElectionService {
     /// Waits to be elected. Dropping the future gives the candidacy up.
     ///
     /// # Errors
-    /// [`ApiError::Unknown`] when the lease is unknown, or runs out during the wait.
+    /// [`ApiError::LeaseNotFound`] when there is no such lease, [`ApiError::CandidateSessionExpired`] when it runs out during
+    /// the wait.
     pub async fn campaign(&self, caller: &Caller, request: CampaignRequest) -> Result<CampaignResponse, ApiError> {
         let (service, caller) = (self.clone(), caller.clone());
         self.turns.attended(|gone| async move { service.run(&caller, request, &gone).await }).await
@@ -70,7 +65,7 @@ impl ElectionService {
             if turn.found.as_ref().is_some_and(|value| *value != request.value) {
                 self.put(caller, &leader, request.value).await?;
             }
-            self.turns.wait(&turn, gone, EXPIRED).await
+            self.turns.wait(&turn, gone, ApiError::CandidateSessionExpired).await
         };
         match outcome.await {
             Ok(_) => Ok(CampaignResponse { header, leader: Some(leader) }),
@@ -84,9 +79,9 @@ impl ElectionService {
     /// Changes the leader's value.
     ///
     /// # Errors
-    /// [`ApiError::Unknown`]: without a leader's key, or when that is not the leader's any more.
+    /// [`ApiError::LeaderKeyNotProvided`], or [`ApiError::NotElectionLeader`] when the key is not the leader's any more.
     pub async fn proclaim(&self, caller: &Caller, request: ProclaimRequest) -> Result<ProclaimResponse, ApiError> {
-        let leader = request.leader.ok_or_else(|| ApiError::Unknown(NO_LEADER_KEY.into()))?;
+        let leader = request.leader.ok_or(ApiError::LeaderKeyNotProvided)?;
         let session = self.turns.session(caller, leader.lease).await?;
         let put = self.put(caller, &LeaderKey { lease: session.lease, ..leader }, request.value).await;
         if put.is_err() {
@@ -98,17 +93,17 @@ impl ElectionService {
     async fn put(&self, caller: &Caller, leader: &LeaderKey, value: Bytes) -> Result<Option<ResponseHeader>, ApiError> {
         let put = PutRequest { key: leader.key.clone(), value, lease: leader.lease, ..Default::default() };
         let answer = self.turns.put_created_at(caller, put, leader.rev).await?;
-        if answer.succeeded { Ok(answer.header) } else { Err(ApiError::Unknown(NOT_LEADER.into())) }
+        if answer.succeeded { Ok(answer.header) } else { Err(ApiError::NotElectionLeader) }
     }
 
     /// Whose turn it is, with what it has proclaimed.
     ///
     /// # Errors
-    /// [`ApiError::Unknown`] when it is nobody's.
+    /// [`ApiError::NoElectionLeader`] when it is nobody's.
     pub async fn leader(&self, caller: &Caller, request: LeaderRequest) -> Result<LeaderResponse, ApiError> {
         match self.turns.oldest(caller, &prefix_of(&request.name)).await? {
             (header, Some(kv)) => Ok(LeaderResponse { header: Some(header), kv: Some(kv) }),
-            (_, None) => Err(ApiError::Unknown(NO_LEADER.into())),
+            (_, None) => Err(ApiError::NoElectionLeader),
         }
     }
 
@@ -135,9 +130,9 @@ impl ElectionService {
     /// Gives the lead back, or a candidacy. One that is over already is no error.
     ///
     /// # Errors
-    /// [`ApiError::Unknown`] without a leader's key.
+    /// [`ApiError::LeaderKeyNotProvided`].
     pub async fn resign(&self, caller: &Caller, request: ResignRequest) -> Result<ResignResponse, ApiError> {
-        let leader = request.leader.ok_or_else(|| ApiError::Unknown(NO_LEADER_KEY.into()))?;
+        let leader = request.leader.ok_or(ApiError::LeaderKeyNotProvided)?;
         let answer = self.turns.delete_created_at(caller, leader.key, leader.rev).await?;
         Ok(ResignResponse { header: answer.header })
     }

@@ -13,13 +13,7 @@ use crate::{
     },
 };
 
-use super::{
-    Caller, KvService,
-    turn::{Turns, as_told},
-};
-
-/// What a waiter is told whose lease has run out.
-const EXPIRED: &str = "mutex: session is expired";
+use super::{Caller, KvService, turn::Turns};
 
 /// Answers requests for locks. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -36,7 +30,8 @@ impl LockService {
     /// Waits for the lock. Dropping the future gives the place in the line back.
     ///
     /// # Errors
-    /// [`ApiError::Unknown`] when the lease is unknown, or runs out during the wait.
+    /// [`ApiError::LeaseNotFound`] when there is no such lease, [`ApiError::LockSessionExpired`] when it runs out during the
+    /// wait.
     pub async fn lock(&self, caller: &Caller, request: LockRequest) -> Result<LockResponse, ApiError> {
         let (turns, caller) = (self.turns.clone(), caller.clone());
         self.turns.attended(|gone| async move { lock(&turns, &caller, request, &gone).await }).await
@@ -45,7 +40,7 @@ impl LockService {
     /// Gives a lock back, or a place in its line. A key that is not there is no error.
     pub async fn unlock(&self, caller: &Caller, request: UnlockRequest) -> Result<UnlockResponse, ApiError> {
         let delete = DeleteRangeRequest { key: request.key, ..Default::default() };
-        let deleted = self.kv.delete_range(caller, delete).await.map_err(as_told)?;
+        let deleted = self.kv.delete_range(caller, delete).await?;
         Ok(UnlockResponse { header: deleted.header })
     }
 }
@@ -57,7 +52,7 @@ async fn lock(
     gone: &CancellationToken,
 ) -> Result<LockResponse, ApiError> {
     let turn = turns.join(caller, &request.name, request.lease, Default::default()).await?;
-    match turns.wait(&turn, gone, EXPIRED).await {
+    match turns.wait(&turn, gone, ApiError::LockSessionExpired).await {
         Ok(waited) => Ok(LockResponse { header: waited.or(turn.header), key: turn.key }),
         Err(error) => {
             turns.leave(turn).await;

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    error::{ApiError, Code},
+    error::ApiError,
     proto::{
         etcdserverpb::{
             self as pb, Compare,
@@ -104,7 +104,7 @@ impl Turns {
             return Ok(Session { lease, granted: false });
         }
         let request = pb::LeaseGrantRequest { id: 0, ttl: SESSION_TTL_SECS };
-        let granted = self.lease.grant(caller, request).await.map_err(as_told)?;
+        let granted = self.lease.grant(caller, request).await?;
         Ok(Session { lease: granted.id, granted: true })
     }
 
@@ -136,7 +136,7 @@ impl Turns {
             success: vec![op(Op::RequestPut(put))],
             failure: vec![op(Op::RequestRange(get))],
         };
-        let answer = self.kv.txn(caller, txn).await.map_err(as_told)?;
+        let answer = self.kv.txn(caller, txn).await?;
         let found = answer.responses.into_iter().next().and_then(|outcome| match outcome.response {
             Some(Outcome::ResponseRange(range)) => range.kvs.into_iter().next(),
             _ => None,
@@ -159,14 +159,14 @@ impl Turns {
         &self,
         turn: &Turn,
         gone: &CancellationToken,
-        expired: &'static str,
+        expired: ApiError,
     ) -> Result<Option<pb::ResponseHeader>, ApiError> {
         let mut has_waited = false;
         loop {
             let own = pb::RangeRequest { key: turn.key.clone(), serializable: true, ..Default::default() };
             let (header, pair) = self.first(&turn.caller, own).await?;
             if pair.is_none_or(|pair| pair.create_revision != turn.create_revision) {
-                return Err(ApiError::Unknown(expired.into()));
+                return Err(expired);
             }
             let Some(older) = self.next_older(turn).await? else {
                 // A turn that comes to nobody would be nobody's to end.
@@ -201,7 +201,7 @@ impl Turns {
         key: Bytes,
         create_revision: i64,
     ) -> Result<pb::TxnResponse, ApiError> {
-        self.kv.txn(caller, deletion(key, create_revision)).await.map_err(as_told)
+        self.kv.txn(caller, deletion(key, create_revision)).await
     }
 
     /// Puts a value to a key if it is still the one that was created at a revision.
@@ -213,7 +213,7 @@ impl Turns {
     ) -> Result<pb::TxnResponse, ApiError> {
         let compare = vec![created_at(&put.key, create_revision)];
         let success = vec![op(Op::RequestPut(put))];
-        self.kv.txn(caller, pb::TxnRequest { compare, success, failure: Vec::new() }).await.map_err(as_told)
+        self.kv.txn(caller, pb::TxnRequest { compare, success, failure: Vec::new() }).await
     }
 
     /// Watches in a client's name.
@@ -254,7 +254,7 @@ impl Turns {
         caller: &Caller,
         request: pb::RangeRequest,
     ) -> Result<(pb::ResponseHeader, Option<KeyValue>), ApiError> {
-        let mut answer = self.kv.range(caller, request).await.map_err(as_told)?;
+        let mut answer = self.kv.range(caller, request).await?;
         let mut first = None;
         answer
             .cursor
@@ -312,20 +312,6 @@ fn hex(lease: i64) -> String {
     format!("{sign}{:x}", lease.unsigned_abs())
 }
 
-/// What a lock's or an election's client is told of a request inside that was refused: etcd forgets the code on the way.
-/// What is no fault of the request's keeps its code, so that clients that try again, or elsewhere, still do; so does what
-/// is about the client's name, so that one whose token has run out is told to get another, as by every other call.
-pub(super) fn as_told(error: ApiError) -> ApiError {
-    let is_about_the_caller = matches!(error, ApiError::UserEmpty | ApiError::AuthOldRevision);
-    match error.code() {
-        _ if is_about_the_caller => error,
-        Code::InvalidArgument | Code::NotFound | Code::AlreadyExists | Code::FailedPrecondition | Code::OutOfRange => {
-            ApiError::Unknown(error.to_string())
-        }
-        _ => error,
-    }
-}
-
 fn log_left_behind(session: Session, error: Option<ApiError>) {
     match error {
         // It ran out, or its client was faster.
@@ -350,7 +336,9 @@ impl Changes {
                 None => return Err(self.session.failure().unwrap_or(ApiError::Stopped)),
                 Some(WatchOutput::Events { header, events, .. }) => return Ok(Some((header, events))),
                 Some(WatchOutput::Control(told)) if told.canceled && told.compact_revision != 0 => return Ok(None),
-                Some(WatchOutput::Control(told)) if told.canceled => return Err(ApiError::Unknown(told.cancel_reason)),
+                Some(WatchOutput::Control(told)) if told.canceled => {
+                    return Err(ApiError::WatchRefused(told.cancel_reason));
+                }
                 Some(WatchOutput::Control(_)) => {}
             }
         }
@@ -397,17 +385,5 @@ mod tests {
         assert_eq!(prefix_of(b"a"), "a/");
         assert_eq!(prefix_of(b""), "/");
         assert_eq!(end_of(b"a/"), "a0");
-    }
-
-    #[test]
-    fn refusals_lose_their_code_and_failures_keep_it() {
-        assert_eq!(as_told(ApiError::LeaseNotFound), ApiError::Unknown("etcdserver: requested lease not found".into()));
-        assert_eq!(as_told(ApiError::KeyNotProvided), ApiError::Unknown("etcdserver: key is not provided".into()));
-        let failures = [ApiError::NoLeader, ApiError::Timeout, ApiError::NoSpace, ApiError::DeadlineExceeded];
-        let callers =
-            [ApiError::UserEmpty, ApiError::InvalidAuthToken, ApiError::AuthOldRevision, ApiError::PermissionDenied];
-        for error in failures.into_iter().chain(callers) {
-            assert_eq!(as_told(error.clone()), error);
-        }
     }
 }

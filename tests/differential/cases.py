@@ -15,7 +15,7 @@ import re
 
 METHODS = ("POST", "GET", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH")
 VERBS = (*METHODS, "RAW", "OPEN", "CHUNKED", "WS", "SEND", "FINISH", "READ", "EVENTS", "QUIET", "ENDED", "HANGUP")
-OPTIONS = ("header", "save", "until", "show", "mask", "any-text", "escaped", "unordered")
+OPTIONS = ("header", "save", "until", "show", "mask", "drop", "any-text", "escaped", "unordered")
 
 
 class Case:

@@ -11,6 +11,8 @@ MASKED = {
 }
 SOFTWARE_VERSION = re.compile(r"\d+\.\d+.*")
 SAVED_LENGTH_MIN = 8
+# What the table says of a case in which etcd answers nothing, or perhaps nothing.
+SILENCES = ("silence: True -> (absent)", "*: * -> *")
 
 
 def masked(value, server, saved, name=None, parent=None):
@@ -101,6 +103,13 @@ class Intended:
             if not known:
                 left.append(line)
         return left
+
+    def is_silence(self, case_id):
+        """Whether the table says that etcd answers nothing where we do."""
+        return any(
+            any(line in lines for line in SILENCES) and any(_fits(case, case_id) for case in cases)
+            for _, cases, lines, _ in self.rows
+        )
 
     def unneeded(self, themes):
         """What the table lists although it no longer occurs, as far as these themes can tell."""

@@ -1,30 +1,40 @@
 """Fresh servers: etcd or revgate on free ports and an empty directory, started and stopped."""
 
+import itertools
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 from wire import request
 
-READY_SECONDS_MAX = 60
-STOP_SECONDS_MAX = 20
+READY_SECONDS_MAX = 180
+STOP_SECONDS_MAX = 60
 LOOK_SECONDS = 0.02
 
 
-def free_ports(count):
-    """Ports nothing listens on."""
-    holders = [socket.socket() for _ in range(count)]
-    try:
-        for holder in holders:
-            holder.bind(("127.0.0.1", 0))
-        return [holder.getsockname()[1] for holder in holders]
-    finally:
-        for holder in holders:
-            holder.close()
+# Below those that connections are given by themselves; none is given out twice.
+PORTS = itertools.count(random.randrange(12000, 28000))
+ports_lock = threading.Lock()
+
+
+def free_port():
+    """A port nothing listens on."""
+    while True:
+        with ports_lock:
+            port = next(PORTS)
+        with socket.socket() as holder:
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                holder.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 class Server:
@@ -32,7 +42,7 @@ class Server:
 
     def __init__(self, name, command, flags):
         self.name = name
-        self.port, self.peer_port = free_ports(2)
+        self.port, self.peer_port = free_port(), free_port()
         self.dir = tempfile.mkdtemp(prefix=f"differential-{name}-")
         client, peer = (f"http://127.0.0.1:{port}" for port in (self.port, self.peer_port))
         self.log = open(os.path.join(self.dir, "log"), "w+b")

@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 
-ANSWER_SECONDS_MAX = 20
+ANSWER_SECONDS_MAX = 60
 
 
 class Answer:
@@ -65,7 +65,7 @@ class Stream:
 
     def __init__(self):
         self.arrivals = queue.Queue()
-        self.head = None
+        self.has_head = False
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self):
@@ -77,7 +77,9 @@ class Stream:
 
     def next(self, seconds):
         """The next ("head" | "message" | "close" | "end", value); raises queue.Empty when nothing comes in time."""
-        return self.arrivals.get(timeout=seconds)
+        kind, value = self.arrivals.get(timeout=seconds)
+        self.has_head = self.has_head or kind == "head"
+        return kind, value
 
 
 class HttpStream(Stream):
@@ -130,9 +132,12 @@ class WebSocket(Stream):
         lines += [f"{name}: {value}" for name, value in headers]
         self.link.sendall("\r\n".join([*lines, "", ""]).encode())
         self.response = http.client.HTTPResponse(self.link, method="GET")
+        self.answered = threading.Event()
         super().__init__()
 
     def send(self, body, kind=TEXT):
+        # etcd hangs up on a client that speaks before it was answered.
+        self.answered.wait(ANSWER_SECONDS_MAX)
         mask = os.urandom(4)
         masked = bytes(byte ^ mask[at % 4] for at, byte in enumerate(body))
         length = len(body)
@@ -155,9 +160,12 @@ class WebSocket(Stream):
         self.link.close()
 
     def _receive(self):
-        self.link.settimeout(ANSWER_SECONDS_MAX)
-        self.response.begin()
-        self.link.settimeout(None)
+        try:
+            self.link.settimeout(ANSWER_SECONDS_MAX)
+            self.response.begin()
+            self.link.settimeout(None)
+        finally:
+            self.answered.set()
         self.arrivals.put(("head", (self.response.status, self.response.headers)))
         if self.response.status != 101:
             self.arrivals.put(("message", self.response.read()))

@@ -10,12 +10,18 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{ANSWER_MAX, Client, Server, is_foreign, wait_until};
+use crate::support::{ANSWER_MAX, Client, Server, is_foreign, refusal, wait_until};
 
 const LOCK: &str = "/v3/lock/lock";
 const UNLOCK: &str = "/v3/lock/unlock";
 const CAMPAIGN: &str = "/v3/election/campaign";
 const OBSERVE: &str = "/v3/election/observe";
+
+/// Status, code and text of a request that is its client's mistake; etcd forgets the code.
+fn refused(status: u16, code: u64, text: &str) -> (u16, Value, Value) {
+    let (status, code) = refusal(status, code);
+    (status, json!(code), json!(text))
+}
 
 struct Member {
     server: Server,
@@ -135,7 +141,7 @@ fn a_line_moves_by_one() {
     if !is_foreign() {
         // etcd tells it when its turn would have come.
         let (status, body) = left.answer();
-        assert_eq!((status, &body["message"]), (500, &json!("mutex: session is expired")), "{body}");
+        assert_eq!((status, &body["message"]), (400, &json!("mutex: session is expired")), "{body}");
     }
     let [first, third, fourth] = &waiting[..] else { panic!("three are left") };
     assert_eq!(first.answer().0, 200);
@@ -166,9 +172,9 @@ fn without_a_lease_there_is_one_of_a_minute() {
 fn refusals() {
     let mut member = Member::start();
     member.grant(17);
-    let no_key = (500, json!(2), json!("etcdserver: key is not provided"));
-    let no_lease = (500, json!(2), json!("etcdserver: requested lease not found"));
-    let no_leader_key = (500, json!(2), json!("\"leader\" field must be provided"));
+    let no_key = refused(400, 3, "etcdserver: key is not provided");
+    let no_lease = refused(404, 5, "etcdserver: requested lease not found");
+    let no_leader_key = refused(400, 3, "\"leader\" field must be provided");
     assert_eq!(member.error(UNLOCK, json!({})), no_key);
     assert_eq!(member.error(LOCK, json!({"name": b64("m"), "lease": 99})), no_lease);
     assert_eq!(member.error(CAMPAIGN, json!({"name": b64("m"), "lease": -5})), no_lease);
@@ -176,10 +182,8 @@ fn refusals() {
     assert_eq!(member.error("/v3/election/resign", json!({})), no_leader_key);
     assert_eq!(member.error("/v3/election/resign", json!({"leader": {}})), no_key);
     assert_eq!(member.error("/v3/election/proclaim", json!({"leader": {}, "value": "dg=="})), no_key);
-    assert_eq!(
-        member.error("/v3/election/leader", json!({"name": b64("none")})),
-        (500, json!(2), json!("election: no leader"))
-    );
+    let no_leader = refused(404, 5, "election: no leader");
+    assert_eq!(member.error("/v3/election/leader", json!({"name": b64("none")})), no_leader);
     assert_eq!(member.keys(), Vec::<String>::new());
     // A key that is not there is unlocked, and is not created by it.
     member.call(UNLOCK, json!({"key": b64("nokey")}));
@@ -235,7 +239,7 @@ fn an_election_from_campaign_to_resignation() {
     let stale = leader_key("c", 17, "1");
     assert_eq!(
         member.error("/v3/election/proclaim", json!({"leader": stale, "value": b64("no")})),
-        (500, json!(2), json!("election: not leader"))
+        refused(400, 9, "election: not leader")
     );
     let unchanged = member.call("/v3/election/resign", json!({"leader": stale}));
     assert_eq!(unchanged["header"]["revision"], "5");
@@ -300,7 +304,7 @@ fn a_waiter_whose_lease_ends_is_told() {
         member.until_keys(2);
         member.call("/v3/lease/revoke", json!({"ID": 18}));
         let (status, body) = waiter.answer();
-        assert_eq!((status, &body["code"], &body["message"]), (500, &json!(2), &json!(message)));
+        assert_eq!((status, &body["code"], &body["message"]), (400, &json!(9), &json!(message)));
     }
 }
 

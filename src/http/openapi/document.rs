@@ -178,6 +178,10 @@ fn errors() -> BTreeMap<u16, Vec<ApiError>> {
         let error = match error {
             ApiError::Malformed(_) => ApiError::Malformed("malformed request: malformed base64 at byte 7".into()),
             ApiError::Unimplemented(_) => ApiError::Unimplemented("not to be had here".into()),
+            ApiError::DefragmentFailed(_) => ApiError::DefragmentFailed("no space left on device".into()),
+            ApiError::WatchRefused(_) => {
+                ApiError::WatchRefused("rpc error: code = PermissionDenied desc = etcdserver: permission denied".into())
+            }
             ApiError::DataLoss(_) => ApiError::DataLoss("page 17 is damaged".into()),
             ApiError::Internal(_) => ApiError::Internal("a task ended early".into()),
             other => other,

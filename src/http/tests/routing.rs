@@ -40,6 +40,26 @@ async fn bodies_are_those_of_etcd() {
     member.stop().await;
 }
 
+/// LavinMQ's client knows no other spelling.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_headers_begin_with_capitals() {
+    let member = Member::start().await;
+    let answer = member.post("/v3/kv/put", r#"{"key":"Zm9v"}"#).await;
+    let length = format!("\r\nContent-Length: {}\r\n", answer.body.len());
+    assert!(answer.head.contains(&length), "{}", answer.head);
+    assert!(answer.head.contains("\r\nContent-Type: application/json\r\n"), "{}", answer.head);
+    let mut client = member.connect().await;
+    client
+        .send(
+            b"POST /v3/watch HTTP/1.1\r\nHost: x\r\nContent-Length: 34\r\n\r\n{\"create_request\":{\"key\":\"Zm9v\"}} ",
+        )
+        .await;
+    let head = client.head().await;
+    assert!(head.contains("\r\nTransfer-Encoding: chunked\r\n"), "{head}");
+    drop(client);
+    member.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn errors_are_those_of_etcd() {
     let member = Member::start().await;

@@ -11,6 +11,7 @@ mod scale;
 mod upkeep;
 
 use std::{
+    ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     time::Duration,
@@ -112,7 +113,46 @@ fn read(store: &Store, query: &RangeQuery, keys_max: usize) -> Result<Answer, Mv
     let mut cursor = store.range(query)?;
     while cursor.next_chunk(keys_max, &mut |kv| pairs.push(kv.to_owned()))? {}
     let (more, count) = cursor.more_and_count();
-    Ok((pairs, more, count))
+    let answer = (pairs, more, count);
+    assert_eq!(read_broken(store, query, keys_max)?, answer, "in chunks that the visitor breaks");
+    if query.target == SortTarget::Key && !query.count_only {
+        assert_eq!(read_pages(store, query, keys_max)?, answer, "by pages");
+    }
+    Ok(answer)
+}
+
+/// The same, with a visitor that breaks every chunk behind `pairs_max` pairs.
+fn read_broken(store: &Store, query: &RangeQuery, pairs_max: usize) -> Result<Answer, MvccError> {
+    let mut pairs = Vec::new();
+    let mut cursor = store.range(query)?;
+    loop {
+        let chunk_end = pairs.len() + pairs_max;
+        let more = cursor.next_chunk_while(usize::MAX, &mut |kv| {
+            pairs.push(kv.to_owned());
+            if pairs.len() < chunk_end { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        if !more {
+            let (more, count) = cursor.more_and_count();
+            return Ok((pairs, more, count));
+        }
+    }
+}
+
+/// The same, page by page, each of which goes on where the one before ended.
+fn read_pages(store: &Store, query: &RangeQuery, page_max: usize) -> Result<Answer, MvccError> {
+    let limit = query.limit().unwrap_or(usize::MAX);
+    let mut page = query.clone();
+    let mut pairs = Vec::new();
+    loop {
+        page.limit = (limit - pairs.len()).min(page_max) as i64;
+        let mut cursor = store.range(&page)?;
+        while cursor.next_chunk(page_max, &mut |kv| pairs.push(kv.to_owned()))? {}
+        let (more, count) = cursor.more_and_count();
+        let Some(after) = cursor.page_end().filter(|_| pairs.len() < limit) else { return Ok((pairs, more, count)) };
+        page.revision = cursor.revision();
+        page.after = Some(Bytes::copy_from_slice(after));
+        page.known_count = Some(count);
+    }
 }
 
 /// "a=1 b=2" at a revision.

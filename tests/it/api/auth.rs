@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use serde_json::{Value, json};
 
 use super::Member;
-use crate::support::{Client, Server, is_foreign};
+use crate::support::{Client, Server, is_foreign, refusal};
 
 /// The cheapest hash there is.
 const CHEAP: [&str; 2] = ["--bcrypt-cost", "4"];
@@ -83,7 +83,8 @@ fn setting_up_users_and_roles() {
     );
     m.expect("/v3/auth/user/add", r#"{"name":"cert","options":{"no_password":true}}"#, r#"{"header":@1}"#);
     let password = |length| format!(r#"{{"name":"long","password":"{}"}}"#, "p".repeat(length));
-    m.expect_error("/v3/auth/user/add", &password(73), (500, 2, "bcrypt: password length exceeds 72 bytes"));
+    let (status, code) = refusal(400, 3);
+    m.expect_error("/v3/auth/user/add", &password(73), (status, code, "bcrypt: password length exceeds 72 bytes"));
     m.expect("/v3/auth/user/add", &password(72), r#"{"header":@1}"#);
     m.expect("/v3/auth/user/get", r#"{"name":"root"}"#, r#"{"header":@1}"#);
     m.expect_error("/v3/auth/user/get", r#"{"name":"zz"}"#, NO_USER);
@@ -159,10 +160,11 @@ fn living_with_it_and_taking_it_down() {
     m.expect_error("/v3/auth/authenticate", r#"{"name":"root","password":"no"}"#, FAILED);
     m.expect_error("/v3/auth/authenticate", r#"{"name":"zz","password":"no"}"#, FAILED);
     m.expect_error("/v3/auth/authenticate", "{}", FAILED);
+    let (status, code) = refusal(400, 3);
     m.expect_error(
         "/v3/auth/authenticate",
         r#"{"name":"cert","password":"no"}"#,
-        (500, 2, "auth: authentication failed, password was given for no password user"),
+        (status, code, "auth: authentication failed, password was given for no password user"),
     );
     let next: u64 = revision.parse::<u64>().unwrap() + 1;
     m.expect("/v3/auth/status", "{}", &format!(r#"{{"header":@1,"enabled":true,"authRevision":"{next}"}}"#));

@@ -6,7 +6,7 @@ use base64_simd::STANDARD;
 use serde_json::{Value, json};
 
 use super::Member;
-use crate::support::{Server, is_foreign};
+use crate::support::{Server, is_foreign, refusal};
 
 const HASH_KV: &str = "/v3/maintenance/hashkv";
 const DOWNGRADE: &str = "/v3/maintenance/downgrade";
@@ -64,7 +64,8 @@ fn downgrades_are_checked_begun_and_called_off() {
     for body in ["{}", r#"{"version":"abc"}"#] {
         member.expect_error(DOWNGRADE, body, (400, 3, "etcdserver: wrong downgrade target version format"));
     }
-    member.expect_error(DOWNGRADE, r#"{"action":7}"#, (500, 2, "etcdserver: unknown method"));
+    let (status, code) = refusal(400, 3);
+    member.expect_error(DOWNGRADE, r#"{"action":7}"#, (status, code, "etcdserver: unknown method"));
     member.expect(DOWNGRADE, r#"{"action":"CANCEL"}"#, accepted);
     member.expect(DOWNGRADE, r#"{"action":"ENABLE","version":"3.6"}"#, accepted);
     let status = member.call("/v3/maintenance/status", "{}");
@@ -115,7 +116,8 @@ fn a_learner_can_be_added_changed_and_removed() {
     member.expect_error(UPDATE, &taken, (400, 9, "etcdserver: Peer URLs already exists"));
 
     let too_few = "etcdserver: re-configuration failed due to not enough started members";
-    member.expect_error(REMOVE, &of(&own), (500, 2, too_few));
+    let (status, code) = refusal(400, 9);
+    member.expect_error(REMOVE, &of(&own), (status, code, too_few));
     let left = member.call(REMOVE, &of(&id));
     assert_eq!(left["members"].as_array().unwrap().len(), 1, "{left}");
     member.expect_error(REMOVE, &of(&id), unknown);

@@ -5,5 +5,5 @@ mod server;
 
 pub(crate) use self::{
     client::{Client, Lines},
-    server::{ANSWER_MAX, Server, is_foreign, wait_until},
+    server::{ANSWER_MAX, Server, is_foreign, refusal, wait_until},
 };

@@ -33,6 +33,11 @@ pub(crate) fn is_foreign() -> bool {
     env::var_os("REVGATE_TEST_BINARY").is_some()
 }
 
+/// Status and code of a client's mistake for which etcd has no code: it blames itself.
+pub(crate) fn refusal(status: u16, code: u64) -> (u16, u64) {
+    if is_foreign() { (500, 2) } else { (status, code) }
+}
+
 /// Looks at a condition until it gives something; panics with `what` after `limit`.
 pub(crate) fn wait_until<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + limit;
