@@ -326,7 +326,11 @@ impl Worker {
         let through = self.batch.through_revision;
         let flushed = self.shared.flushed_revision.load(Ordering::Acquire);
         match self.write_batch(position, flushed, through) {
-            Ok(stats) => self.observe_commit(started, stats),
+            Ok(stats) => {
+                // First: what counts twice for a moment could raise an alarm.
+                self.shared.remove_unwritten(std::mem::take(&mut self.batch.bytes));
+                self.observe_commit(started, stats);
+            }
             Err(error) if is_disk_full(&error) => {
                 self.postpone(error);
                 return Ok(());
@@ -339,7 +343,6 @@ impl Worker {
         let dropped = self.shared.state.write().ring.drop_through(flushed);
         drop(dropped);
         let batch = std::mem::take(&mut self.batch);
-        self.shared.remove_unwritten(batch.bytes);
         self.shared.backend.pending.lock().durable = position;
         if self.compactions.is_empty() {
             self.step_at = Instant::now();

@@ -210,6 +210,13 @@ impl Store {
         Ok(pairs)
     }
 
+    /// What the store takes: bytes of the file in use as of the last step of the backend thread, and applied ones that are
+    /// not in it yet. Two loads: cheap enough for every request.
+    pub fn used_bytes(&self) -> u64 {
+        let in_use = self.shared().metrics.db_total_size_in_use.get();
+        u64::try_from(in_use).unwrap_or(0).saturating_add(self.unwritten_bytes())
+    }
+
     /// Applied bytes that are not in the file yet. The store takes whatever is applied: it is the apply loop's part to
     /// slow down when this grows.
     pub fn unwritten_bytes(&self) -> u64 {

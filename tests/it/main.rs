@@ -6,6 +6,7 @@ mod api;
 mod architecture;
 mod kill;
 mod locks;
+mod space;
 mod startup;
 mod support;
 mod tls;
