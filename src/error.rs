@@ -160,6 +160,12 @@ pub enum ApiError {
     /// The quota is used up.
     #[error("etcdserver: mvcc: database space exceeded")]
     NoSpace,
+    /// A file cannot grow; the text says which, and what the system says.
+    #[error(
+        "etcdserver: the disk is full: {0}; until there is room, writes that grow are refused: make room on the disk, or \
+         delete keys and compact"
+    )]
+    DiskFull(String),
     /// No lease of that id.
     #[error("etcdserver: requested lease not found")]
     LeaseNotFound,
@@ -383,6 +389,8 @@ impl ApiError {
             ApiError::NoPasswordUser | ApiError::PasswordTooLong | ApiError::VerifyOnlyKey => Code::Unknown,
             ApiError::NoLeader
             | ApiError::LeaderChanged
+            // It goes by itself, and another member may have room: clients that try again, or elsewhere, do well.
+            | ApiError::DiskFull(_)
             | ApiError::Stopped
             | ApiError::Timeout
             | ApiError::TimeoutWaitApplied => Code::Unavailable,

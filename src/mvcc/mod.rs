@@ -19,6 +19,7 @@ mod read;
 mod restore;
 mod revision;
 mod ring;
+mod shortage;
 mod state;
 mod store;
 #[cfg(test)]

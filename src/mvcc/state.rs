@@ -21,6 +21,7 @@ use super::{
     buckets,
     index::{Entry, Index},
     ring::Ring,
+    shortage::Shortage,
 };
 use crate::{bolt, metrics::Metrics, proto::mvccpb};
 
@@ -84,6 +85,7 @@ pub(super) struct Shared {
     /// Held by the write transaction.
     pub(super) writer: Mutex<()>,
     pub(super) unwritten_bytes: AtomicU64,
+    pub(super) shortage: Shortage,
     pub(super) on_fatal: Mutex<Option<FatalCallback>>,
     pub(super) options: StoreOptions,
     pub(super) metrics: Metrics,

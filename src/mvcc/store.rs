@@ -18,6 +18,7 @@ use super::{
     compaction::{self, Job},
     hash, history, restore,
     ring::Ring,
+    shortage::Shortage,
     state::{FatalCallback, Shared, State},
 };
 use crate::{bolt, metrics::Metrics, proto::mvccpb};
@@ -85,6 +86,7 @@ impl Store {
             backend: Backend::new(contents.restored.position),
             writer: Mutex::new(()),
             unwritten_bytes: AtomicU64::new(0),
+            shortage: Shortage::new(metrics),
             on_fatal: Mutex::new(None),
             options,
             metrics: metrics.clone(),
@@ -221,6 +223,12 @@ impl Store {
     /// slow down when this grows.
     pub fn unwritten_bytes(&self) -> u64 {
         self.shared().unwritten_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Why the file cannot grow, if it cannot. What is applied meanwhile stays in memory and in the log; what makes room
+    /// gets through as long as the room lasts that is kept for it.
+    pub fn shortage(&self) -> Option<String> {
+        self.shared().shortage.reason()
     }
 
     /// Size of the file as of the last commit; 0 once closed.

@@ -12,6 +12,7 @@ use std::{
     ops::{Bound, ControlFlow},
 };
 
+pub(super) use key_index::Garbage;
 use key_index::KeyIndex;
 
 use super::{KeyMeta, KeyRange, Revision};
@@ -140,13 +141,19 @@ impl Index {
         (count, resume)
     }
 
-    /// Compacts up to `keys_max` keys behind `after`.
-    pub(super) fn compact_step(&mut self, after: Option<&[u8]>, revision: i64, keys_max: usize) -> Resume {
+    /// Compacts up to `keys_max` keys behind `after`. Long histories go to `garbage`, to be freed without a lock.
+    pub(super) fn compact_step(
+        &mut self,
+        after: Option<&[u8]>,
+        revision: i64,
+        keys_max: usize,
+        garbage: &mut Garbage,
+    ) -> Resume {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut gone: Vec<Box<[u8]>> = Vec::new();
         let mut resume = None;
         for (looked_at, (key, index)) in (1..).zip(self.keys.range_mut::<[u8], _>((start, Bound::Unbounded))) {
-            if !index.compact(revision) {
+            if !index.compact(revision, garbage) {
                 gone.push(key.clone());
             }
             if looked_at == keys_max {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::{Entry, Index, key_index::KeyIndex};
+use super::{Entry, Garbage, Index, key_index::KeyIndex};
 use crate::mvcc::{KeyRange, Revision};
 
 /// "2 3 5t 7" is: put at 2, put at 3, deleted at 5, put at 7. "7.1" is change 1 of revision 7.
@@ -99,7 +99,7 @@ fn compaction_keeps_what_reads_at_its_revision_need() {
     ];
     for (history, revision, left) in cases {
         let mut index = key_index(history);
-        let remains = index.compact(revision);
+        let remains = index.compact(revision, &mut Garbage::default());
         assert_eq!(if remains { text(&index) } else { String::new() }, left, "{history} compacted at {revision}");
     }
 }
@@ -146,7 +146,7 @@ proptest! {
         prop_assert_eq!(walk(&index, &range, at, keys_max), expected.clone());
         let mut after = None;
         loop {
-            after = index.compact_step(after.as_deref(), compacted, keys_max);
+            after = index.compact_step(after.as_deref(), compacted, keys_max, &mut Garbage::default());
             if after.is_none() { break }
         }
         if compacted <= at {

@@ -126,6 +126,13 @@ impl Server {
         self.child.wait().unwrap();
     }
 
+    /// Limits the size of files the process can make larger, in bytes; `None`: no more.
+    pub(crate) fn limit_file_bytes(&self, bytes: Option<u64>) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let limit = rustix::process::Rlimit { current: bytes, maximum: None };
+        rustix::process::prlimit(Some(pid), rustix::process::Resource::Fsize, limit).unwrap();
+    }
+
     /// SIGTERM, without waiting.
     pub(crate) fn terminate(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
