@@ -4,6 +4,7 @@
 
 mod api;
 mod architecture;
+mod compaction;
 mod full_disk;
 mod kill;
 mod locks;
