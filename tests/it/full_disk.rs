@@ -40,7 +40,8 @@ fn value() -> String {
 
 impl Member {
     fn start(data_dir: &Path) -> Member {
-        let server = Server::start_with(data_dir, &[SEGMENT]);
+        // Perhaps on a full disk: then it lives, and is not ready.
+        let server = Server::start_unready(data_dir, &[SEGMENT]);
         let client = server.client();
         Member { server, client, acknowledged: Vec::new(), next: 0 }
     }
@@ -217,6 +218,7 @@ fn a_full_disk_turns_growth_away_until_there_is_room() {
     member.put_until_refused("");
     // A start on a full disk.
     let mut member = member.kill_and_restart(&data_dir);
+    member.put_until_refused("");
     disk.make_room();
     member.wait_ready();
     member.put().unwrap();

@@ -60,6 +60,15 @@ impl Server {
 
     /// As [`Server::start`], with more flags.
     pub(crate) fn start_with(data_dir: &Path, flags: &[&str]) -> Server {
+        Server::start_until(data_dir, flags, "/readyz")
+    }
+
+    /// As [`Server::start_with`], but only until it lives: for a server that cannot be ready.
+    pub(crate) fn start_unready(data_dir: &Path, flags: &[&str]) -> Server {
+        Server::start_until(data_dir, flags, "/livez")
+    }
+
+    fn start_until(data_dir: &Path, flags: &[&str], probe: &str) -> Server {
         let (child, output) = spawn(data_dir, flags);
         // From here on the child is killed if the test fails.
         let mut server = Server { child, output, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
@@ -68,7 +77,7 @@ impl Server {
             if let Some(status) = server.child.try_wait().unwrap() {
                 panic!("the server ended with {status} before it was ready:\n{}", server.output.text());
             }
-            server.client().get("/readyz").ok().filter(|answer| answer.status == 200)
+            server.client().get(probe).ok().filter(|answer| answer.status == 200)
         });
         server
     }
