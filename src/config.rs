@@ -141,8 +141,11 @@ pub struct Config {
     pub heartbeat_interval: Duration,
     /// Silence after which followers elect a new leader.
     pub election_timeout: Duration,
-    /// Size of the file at which writes that grow it are refused, in bytes. Negative: no limit.
+    /// Bytes of the file in use at which writes that grow it are refused. Negative: no limit.
     pub quota_backend_bytes: i64,
+    /// Below which share of the quota, in percent, a member disarms the NOSPACE alarm that it has raised itself. `None`: an
+    /// operator must, as in etcd.
+    pub nospace_low_water_percent: Option<u8>,
     /// Longest time between two commits of the file while there is something to commit.
     pub backend_batch_interval: Duration,
     /// Operations after which the file is committed at once.
@@ -177,6 +180,9 @@ pub struct Config {
 pub const AUTH_TOKEN_TTL_DEFAULT: Duration = Duration::from_secs(300);
 /// etcd's cost of hashing a password.
 pub const BCRYPT_COST_DEFAULT: u32 = 10;
+
+/// Below which share of the quota, in percent, the NOSPACE alarm goes by itself. The gap keeps it from coming and going.
+pub const NOSPACE_LOW_WATER_DEFAULT_PERCENT: u8 = 90;
 
 /// What `--quota-backend-bytes 0` means, in bytes.
 pub const QUOTA_DEFAULT_BYTES: i64 = 2 * 1024 * 1024 * 1024;

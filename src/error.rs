@@ -171,6 +171,12 @@ pub enum ApiError {
     /// The quota is used up.
     #[error("etcdserver: mvcc: database space exceeded")]
     NoSpace,
+    /// A file cannot grow; the text says which, and what the system says.
+    #[error(
+        "etcdserver: the disk is full: {0}; until there is room, writes that grow are refused: make room on the disk, or \
+         delete keys and compact"
+    )]
+    DiskFull(String),
     /// No lease of that id.
     #[error("etcdserver: requested lease not found")]
     LeaseNotFound,
@@ -431,6 +437,8 @@ impl ApiError {
             ApiError::InvalidAuthToken => Code::Unauthenticated,
             ApiError::NoLeader
             | ApiError::LeaderChanged
+            // It goes by itself, and another member may have room: clients that try again, or elsewhere, do well.
+            | ApiError::DiskFull(_)
             | ApiError::Stopped
             | ApiError::Timeout
             | ApiError::TimeoutWaitApplied => Code::Unavailable,

@@ -77,6 +77,10 @@ pub struct Metrics {
     pub proposal_batch_requests: Histogram,
     pub wal_batch_records: Histogram,
     pub unwritten_bytes: IntGauge,
+    pub quota_used_bytes: IntGauge,
+    pub nospace_raised: IntCounter,
+    pub nospace_cleared: IntCounter,
+    pub disk_full: IntGaugeVec,
     pub http_connections: IntGauge,
     pub http_requests: IntCounterVec,
     pub start_time_seconds: Gauge,
@@ -247,6 +251,27 @@ impl Metrics {
                 &r,
                 "revgate_backend_unwritten_bytes",
                 "Applied bytes that are in the log but not yet in the backend file.",
+            ),
+            quota_used_bytes: gauge(
+                &r,
+                "revgate_quota_used_bytes",
+                "What counts towards the quota: bytes of the backend file in use, and what is to be written to it.",
+            ),
+            nospace_raised: counter(
+                &r,
+                "revgate_nospace_raised_total",
+                "How often this member raised the NOSPACE alarm.",
+            ),
+            nospace_cleared: counter(
+                &r,
+                "revgate_nospace_cleared_total",
+                "How often this member disarmed its NOSPACE alarm by itself.",
+            ),
+            disk_full: gauge_vec(
+                &r,
+                "revgate_disk_full",
+                "1 while writes are refused because this file cannot grow.",
+                &["file"],
             ),
             http_connections: gauge(&r, "revgate_http_connections", "Open client connections."),
             http_requests: counter_vec(

@@ -33,12 +33,22 @@ impl Load {
     }
 }
 
-/// Sends requests on every connection until `next` has no more; `next` gets the number of the connection.
+/// As [`run_paced`], with every request due at once.
+pub(crate) fn run(address: SocketAddr, connections: usize, next: impl Fn(usize) -> Option<Rc<[u8]>> + 'static) -> Load {
+    run_paced(address, connections, move |connection| next(connection).map(|request| (Instant::now(), request)))
+}
+
+/// Sends requests on every connection, none before it is due, until `next` has no more; `next` gets the number of the
+/// connection. A latency counts from when the request was due.
 ///
 /// # Panics
 ///
 /// On any answer other than 200, and on a connection that breaks.
-pub(crate) fn run(address: SocketAddr, connections: usize, next: impl Fn(usize) -> Option<Rc<[u8]>> + 'static) -> Load {
+pub(crate) fn run_paced(
+    address: SocketAddr,
+    connections: usize,
+    next: impl Fn(usize) -> Option<(Instant, Rc<[u8]>)> + 'static,
+) -> Load {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let next = Rc::new(next);
     let latencies = Rc::new(RefCell::new(Vec::with_capacity(1 << 20)));
@@ -50,11 +60,13 @@ pub(crate) fn run(address: SocketAddr, connections: usize, next: impl Fn(usize) 
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.set_nodelay(true).unwrap();
             let mut buffer = Vec::with_capacity(64 * 1024);
-            while let Some(request) = next(connection) {
-                let sent = Instant::now();
+            while let Some((due, request)) = next(connection) {
+                if due > Instant::now() {
+                    tokio::time::sleep_until(due.into()).await;
+                }
                 stream.write_all(&request).await.unwrap();
                 read_answer(&mut stream, &mut buffer).await;
-                latencies.borrow_mut().push(sent.elapsed().as_nanos() as u64);
+                latencies.borrow_mut().push(due.elapsed().as_nanos() as u64);
             }
         });
     }

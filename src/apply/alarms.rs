@@ -1,7 +1,11 @@
-//! Alarms raised in the cluster: who raised which. Each is kept until it is disarmed by hand.
+//! Alarms raised in the cluster: who raised which, and how.
+//!
+//! In the file an alarm is etcd's message as key. Its value, which etcd leaves empty and never looks at, says here when an
+//! alarm was raised by hand: such a one stays until it is disarmed by hand. One that a member raised itself, or that comes
+//! from an etcd, may be disarmed by the member once its cause is gone.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -14,11 +18,23 @@ use crate::{
     proto::etcdserverpb::{AlarmMember, AlarmType},
 };
 
+/// Value in the file of an alarm that was raised by hand.
+const BY_HAND: &[u8] = b"by hand";
+
+/// How an alarm came to be raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A member found a reason.
+    Member,
+    /// An operator asked for it.
+    Hand,
+}
+
 /// Alarms raised in the cluster. Thread-safe, shared with `service`.
 #[derive(Debug, Default)]
 pub struct Alarms {
-    /// (kind, member).
-    raised: RwLock<BTreeSet<(i32, u64)>>,
+    /// By (kind, member).
+    raised: RwLock<BTreeMap<(i32, u64), Origin>>,
     // Asked for every command.
     no_space: AtomicBool,
     corrupt: AtomicBool,
@@ -30,12 +46,13 @@ impl Alarms {
         Alarms::default()
     }
 
-    /// Takes the alarms bucket `alarm` holds (the message as key, nothing as value) in place of what is known.
+    /// Takes the alarms bucket `alarm` holds (the message as key, its origin as value) in place of what is known.
     pub fn restore(&self, stored: &[(Bytes, Bytes)]) -> Result<(), String> {
-        let mut raised = BTreeSet::new();
-        for (key, _) in stored {
+        let mut raised = BTreeMap::new();
+        for (key, value) in stored {
             let alarm = AlarmMember::decode(key.clone()).map_err(|error| format!("an alarm is damaged: {error}"))?;
-            raised.insert((alarm.alarm, alarm.member_id));
+            let origin = if value == BY_HAND { Origin::Hand } else { Origin::Member };
+            raised.insert((alarm.alarm, alarm.member_id), origin);
         }
         *self.raised.write() = raised;
         self.note();
@@ -44,7 +61,7 @@ impl Alarms {
 
     /// Every alarm, by kind and member.
     pub fn list(&self) -> Vec<AlarmMember> {
-        self.raised.read().iter().copied().map(message).collect()
+        self.raised.read().keys().copied().map(message).collect()
     }
 
     /// Whether some member has raised this kind of alarm.
@@ -56,14 +73,31 @@ impl Alarms {
         }
     }
 
+    /// Whether this member has raised this alarm.
+    pub fn is_raised_by(&self, member_id: u64, alarm: AlarmType) -> bool {
+        self.raised.read().contains_key(&(alarm as i32, member_id))
+    }
+
+    /// Whether this member has raised this alarm, and nobody's hand: it may disarm it when the cause is gone.
+    pub fn is_own(&self, member_id: u64, alarm: AlarmType) -> bool {
+        self.raised.read().get(&(alarm as i32, member_id)) == Some(&Origin::Member)
+    }
+
     /// Raises an alarm; what to store, nothing if it is raised already.
-    pub(super) fn raise(&self, member_id: u64, alarm: AlarmType) -> Vec<BucketWrite> {
+    pub(super) fn raise(&self, member_id: u64, alarm: AlarmType, origin: Origin) -> Vec<BucketWrite> {
         let alarm = (alarm as i32, member_id);
-        if !self.raised.write().insert(alarm) {
+        let mut raised = self.raised.write();
+        if raised.contains_key(&alarm) {
             return Vec::new();
         }
+        raised.insert(alarm, origin);
+        drop(raised);
         self.note();
-        vec![bucket_write(alarm, Some(Bytes::new()))]
+        let value = match origin {
+            Origin::Member => Bytes::new(),
+            Origin::Hand => Bytes::from_static(BY_HAND),
+        };
+        vec![bucket_write(alarm, Some(value))]
     }
 
     /// Disarms alarms of one kind ([`AlarmType::None`]: of every kind) of one member (0: of every member). Returns them,
@@ -72,8 +106,8 @@ impl Alarms {
         let meant = |raised: &(i32, u64)| {
             (alarm == AlarmType::None || alarm as i32 == raised.0) && (member_id == 0 || member_id == raised.1)
         };
-        let disarmed: Vec<(i32, u64)> = self.raised.read().iter().copied().filter(meant).collect();
-        self.raised.write().retain(|raised| !meant(raised));
+        let disarmed: Vec<(i32, u64)> = self.raised.read().keys().copied().filter(meant).collect();
+        self.raised.write().retain(|raised, _| !meant(raised));
         self.note();
         let writes = disarmed.iter().map(|alarm| bucket_write(*alarm, None)).collect();
         (disarmed.into_iter().map(message).collect(), writes)
@@ -81,7 +115,7 @@ impl Alarms {
 
     fn note(&self) {
         let raised = self.raised.read();
-        let any = |alarm: AlarmType| raised.iter().any(|(kind, _)| *kind == alarm as i32);
+        let any = |alarm: AlarmType| raised.keys().any(|(kind, _)| *kind == alarm as i32);
         self.no_space.store(any(AlarmType::Nospace), Ordering::Release);
         self.corrupt.store(any(AlarmType::Corrupt), Ordering::Release);
     }
@@ -108,10 +142,10 @@ mod tests {
     #[test]
     fn an_alarm_is_stored_once_and_restored() {
         let alarms = Alarms::new();
-        let writes = alarms.raise(7, AlarmType::Nospace);
+        let writes = alarms.raise(7, AlarmType::Nospace, Origin::Member);
         assert_eq!(writes.len(), 1);
         assert_eq!(writes[0].key.as_ref(), [0x08, 7, 0x10, 1]);
-        assert!(alarms.raise(7, AlarmType::Nospace).is_empty());
+        assert!(alarms.raise(7, AlarmType::Nospace, Origin::Hand).is_empty());
 
         let other = Alarms::new();
         other.restore(&[(writes[0].key.clone(), Bytes::new())]).unwrap();
@@ -121,11 +155,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_hand_has_raised_is_not_the_members_own() {
+        let alarms = Alarms::new();
+        let writes = alarms.raise(7, AlarmType::Nospace, Origin::Hand);
+        let other = Alarms::new();
+        other.restore(&[(writes[0].key.clone(), writes[0].value.clone().unwrap())]).unwrap();
+        let from_etcd = Alarms::new();
+        from_etcd.restore(&[(writes[0].key.clone(), Bytes::new())]).unwrap();
+        for (alarms, own) in [(alarms, false), (other, false), (from_etcd, true)] {
+            assert!(alarms.is_raised_by(7, AlarmType::Nospace) && !alarms.is_raised_by(8, AlarmType::Nospace));
+            assert_eq!(alarms.is_own(7, AlarmType::Nospace), own);
+        }
+    }
+
+    #[test]
     fn member_zero_disarms_every_member_and_kind_none_every_kind() {
         let raised = || {
             let alarms = Alarms::new();
             for (member, alarm) in [(1, AlarmType::Nospace), (2, AlarmType::Nospace), (2, AlarmType::Corrupt)] {
-                alarms.raise(member, alarm);
+                alarms.raise(member, alarm, Origin::Member);
             }
             alarms
         };

@@ -2,13 +2,13 @@
 //!
 //! Permissions are judged here, in log order, so that a command is held against the users and roles it finds. A command
 //! without a header is a member's own (a lease that ran out, compaction without being asked) and may do everything. It
-//! stands before the quota: what is not permitted must not be able to raise an alarm.
+//! stands before the quota: what is not permitted is told so, whatever the size.
 
 use std::sync::Arc;
 
 use prometheus::IntGauge;
 
-use super::{Applied, Failure, State, header, permissions, quota::QuotaLayer};
+use super::{Applied, Failure, State, alarms::Origin, header, permissions, quota::QuotaLayer};
 use crate::{
     auth::{AuthStore, Identity},
     error::ApiError,
@@ -53,7 +53,6 @@ impl AuthLayer {
 
     pub(super) fn begin_entry(&mut self, position: LogPosition) {
         self.index = position.index;
-        self.next.begin_entry();
     }
 
     pub(super) fn apply(&mut self, command: &InternalRaftRequest, request: &Request) -> Result<Applied, Failure> {
@@ -69,7 +68,7 @@ impl AuthLayer {
                 self.publish_revision();
                 Ok(Applied::AuthChanged(header(self.store.revision())))
             }
-            None => self.next.apply(request),
+            None => self.next.apply(request, if command.header.is_some() { Origin::Hand } else { Origin::Member }),
         }
     }
 
@@ -78,7 +77,7 @@ impl AuthLayer {
         match permissions::kind(request) {
             permissions::Kind::Admin => self.auth.check_admin(&header.username),
             permissions::Kind::User => self.auth.check_user(&header.username),
-            permissions::Kind::Keys => permissions::check(&self.auth.rights(&who())?, &self.lessor, request),
+            permissions::Kind::Keys => permissions::check_command(&self.auth.rights(&who())?, &self.lessor, request),
         }
     }
 

@@ -79,6 +79,7 @@ pub(crate) fn config(quota_backend_bytes: i64) -> Config {
         heartbeat_interval: Duration::from_millis(100),
         election_timeout: Duration::from_secs(1),
         quota_backend_bytes,
+        nospace_low_water_percent: Some(90),
         backend_batch_interval: Duration::from_millis(100),
         backend_batch_limit: 10_000,
         txn_ops_max: 128,
@@ -117,32 +118,27 @@ pub(crate) struct Fixture {
     pub(crate) metrics: Metrics,
     applier: Applier,
     dir: tempfile::TempDir,
-    quota_backend_bytes: i64,
 }
 
 impl Fixture {
     pub(crate) fn new() -> Fixture {
-        Fixture::with_quota(0)
+        Fixture::open(tempfile::tempdir().unwrap())
     }
 
-    pub(crate) fn with_quota(quota_backend_bytes: i64) -> Fixture {
-        Fixture::open(tempfile::tempdir().unwrap(), quota_backend_bytes)
-    }
-
-    fn open(dir: tempfile::TempDir, quota_backend_bytes: i64) -> Fixture {
+    fn open(dir: tempfile::TempDir) -> Fixture {
         let metrics = Metrics::new();
         let state = open_state(Arc::new(crate::disk::RealDisk), dir.path(), &metrics);
-        let applier = Applier::new(state.clone(), &config(quota_backend_bytes), &metrics);
-        Fixture { state, metrics, applier, dir, quota_backend_bytes }
+        let applier = Applier::new(state.clone(), &config(0), &metrics);
+        Fixture { state, metrics, applier, dir }
     }
 
     /// Writes everything and opens the file anew.
     pub(crate) fn reopen(self) -> Fixture {
-        let Fixture { state, applier, dir, quota_backend_bytes, .. } = self;
+        let Fixture { state, applier, dir, .. } = self;
         state.hub.close();
         state.store.close().unwrap();
         drop((state, applier));
-        Fixture::open(dir, quota_backend_bytes)
+        Fixture::open(dir)
     }
 
     pub(crate) fn position(&self) -> LogPosition {

@@ -28,7 +28,8 @@ use thiserror::Error;
 pub use self::{
     alarms::Alarms,
     compaction::CompactionFinished,
-    permissions::{check_lease_read, check_lease_write, check_range, check_txn},
+    permissions::{check_command, check_lease_read, check_lease_write, check_range, check_txn},
+    quota::growth_bytes,
     txn::evaluate_read_only,
     txn::range_query,
 };
@@ -173,7 +174,7 @@ impl Applier {
     pub fn new(state: State, config: &Config, metrics: &Metrics) -> Applier {
         let position = state.store.durable_position();
         let mvcc = MvccLayer::new(state.clone(), metrics);
-        let quota = QuotaLayer::new(mvcc, &state, config.quota_backend_bytes, metrics);
+        let quota = QuotaLayer::new(mvcc, &state);
         Applier {
             layers: AuthLayer::new(quota, &state, metrics),
             observer: Observer::new(config.warning_apply_duration, metrics),

@@ -2,7 +2,7 @@
 
 use prometheus::IntCounter;
 
-use super::{Applied, CompactionFinished, Failure, State, cluster, header, txn, unsupported};
+use super::{Applied, CompactionFinished, Failure, State, alarms::Origin, cluster, header, txn, unsupported};
 use crate::{
     error::ApiError,
     metrics::Metrics,
@@ -29,7 +29,7 @@ impl MvccLayer {
         MvccLayer { state, txns: metrics.txn_total.clone() }
     }
 
-    pub(super) fn apply(&mut self, request: &Request) -> Result<Applied, Failure> {
+    pub(super) fn apply(&mut self, request: &Request, origin: Origin) -> Result<Applied, Failure> {
         match request {
             Request::Put(request) => self.put(request),
             Request::DeleteRange(request) => self.delete_range(request),
@@ -37,7 +37,7 @@ impl MvccLayer {
             Request::Compaction(request) => self.compact(*request),
             Request::LeaseGrant(request) => self.lease_grant(*request),
             Request::LeaseRevoke(request) => self.lease_revoke(*request),
-            Request::Alarm(request) => Ok(Applied::Alarm(self.alarm(*request))),
+            Request::Alarm(request) => Ok(Applied::Alarm(self.alarm(*request, origin))),
             Request::Range(_) => Err(unsupported("a range")),
             Request::LeaseCheckpoint(_) => Err(unsupported("a lease checkpoint")),
             Request::MemberAdd(member) => Ok(cluster::add_member(&self.state, member)?),
@@ -111,7 +111,7 @@ impl MvccLayer {
         Ok(Applied::LeaseRevoke(LeaseRevokeResponse { header: header(self.state.store.revision()) }))
     }
 
-    fn alarm(&self, request: AlarmRequest) -> AlarmResponse {
+    fn alarm(&self, request: AlarmRequest, origin: Origin) -> AlarmResponse {
         let kind = AlarmType::try_from(request.alarm);
         let alarms = match (AlarmAction::try_from(request.action), kind) {
             (Ok(AlarmAction::Get), Ok(kind)) => {
@@ -119,7 +119,7 @@ impl MvccLayer {
                 self.state.alarms.list().into_iter().filter(|member| meant(member.alarm)).collect()
             }
             (Ok(AlarmAction::Activate), Ok(kind)) if kind != AlarmType::None => {
-                self.state.store.stage(self.state.alarms.raise(request.member_id, kind));
+                self.state.store.stage(self.state.alarms.raise(request.member_id, kind, origin));
                 let raised = |alarm: i32, member: u64| alarm == kind as i32 && member == request.member_id;
                 self.state.alarms.list().into_iter().filter(|a| raised(a.alarm, a.member_id)).collect()
             }

@@ -42,7 +42,7 @@ pub(super) fn kind(request: &Request) -> Kind {
 }
 
 /// Checks a command about keys.
-pub(super) fn check(rights: &Rights, lessor: &Lessor, request: &Request) -> Result<(), ApiError> {
+pub fn check_command(rights: &Rights, lessor: &Lessor, request: &Request) -> Result<(), ApiError> {
     if rights.are_unlimited() {
         return Ok(());
     }

@@ -1,17 +1,15 @@
-//! The quota: refuses what would grow a store that is as large as it may be, and raises the NOSPACE alarm.
+//! What grows the store, and that it is refused while the NOSPACE alarm is raised.
 //!
-//! Deletes, compactions and revocations always pass: they are how room is made. Once raised, the alarm stays until an
-//! operator disarms it.
+//! Deletes, compactions and revocations always pass: they are how room is made. A txn is refused if either of its
+//! branches puts, whichever is taken, as in etcd: every put is a new revision, and takes room until it is compacted.
+//! Sizes are not looked at here. They differ from member to member, and what is decided here must not: `service` looks at
+//! its own member's, and raises and clears the alarm through the log.
 
 use std::sync::Arc;
 
-use super::{Alarms, Applied, Failure, State, mvcc::MvccLayer};
+use super::{Alarms, Applied, Failure, State, alarms::Origin, mvcc::MvccLayer};
 use crate::{
-    config::QUOTA_DEFAULT_BYTES,
     error::ApiError,
-    members::Members,
-    metrics::Metrics,
-    mvcc::Store,
     proto::{
         etcdserverpb::{AlarmType, PutRequest, RequestOp, TxnRequest, request_op},
         revgatepb::internal_raft_request::Request,
@@ -23,66 +21,29 @@ const KEY_OVERHEAD_BYTES: u64 = 256;
 /// What a lease takes, in bytes.
 const LEASE_BYTES: u64 = 64;
 
-/// The layer that looks at the size.
+/// The layer that heeds the alarm.
 #[derive(Debug)]
 pub(super) struct QuotaLayer {
     next: MvccLayer,
-    store: Store,
     alarms: Arc<Alarms>,
-    members: Arc<Members>,
-    /// `None`: no limit.
-    quota_bytes: Option<u64>,
-    /// What the store takes with all that was accepted so far.
-    used_bytes: u64,
 }
 
 impl QuotaLayer {
-    /// `quota_backend_bytes`: 0 is the default, negative is no limit.
-    pub(super) fn new(next: MvccLayer, state: &State, quota_backend_bytes: i64, metrics: &Metrics) -> QuotaLayer {
-        let quota = if quota_backend_bytes == 0 { QUOTA_DEFAULT_BYTES } else { quota_backend_bytes };
-        metrics.quota_backend_bytes.set(quota.max(0));
-        QuotaLayer {
-            next,
-            store: state.store.clone(),
-            alarms: Arc::clone(&state.alarms),
-            members: Arc::clone(&state.members),
-            quota_bytes: u64::try_from(quota).ok(),
-            used_bytes: 0,
-        }
+    pub(super) fn new(next: MvccLayer, state: &State) -> QuotaLayer {
+        QuotaLayer { next, alarms: Arc::clone(&state.alarms) }
     }
 
-    /// Looks at the store's size once an entry; the entry's own commands are added as they come.
-    pub(super) fn begin_entry(&mut self) {
-        self.used_bytes = self.store.db_size_in_use_bytes() + self.store.unwritten_bytes();
-    }
-
-    pub(super) fn apply(&mut self, request: &Request) -> Result<Applied, Failure> {
-        let cost = cost(request);
-        if cost > 0 {
-            self.check(cost)?;
+    /// `origin`: whose command it is.
+    pub(super) fn apply(&mut self, request: &Request, origin: Origin) -> Result<Applied, Failure> {
+        if self.alarms.is_raised(AlarmType::Nospace) && growth_bytes(request) > 0 {
+            return Err(ApiError::NoSpace.into());
         }
-        let applied = self.next.apply(request)?;
-        self.used_bytes = self.used_bytes.saturating_add(cost);
-        Ok(applied)
-    }
-
-    fn check(&self, cost: u64) -> Result<(), ApiError> {
-        if self.alarms.is_raised(AlarmType::Nospace) {
-            return Err(ApiError::NoSpace);
-        }
-        match self.quota_bytes {
-            Some(quota_bytes) if self.used_bytes.saturating_add(cost) >= quota_bytes => {
-                tracing::warn!(used_bytes = self.used_bytes, quota_bytes, "the quota is used up: NOSPACE is raised");
-                self.store.stage(self.alarms.raise(self.members.local_id(), AlarmType::Nospace));
-                Err(ApiError::NoSpace)
-            }
-            _ => Ok(()),
-        }
+        self.next.apply(request, origin)
     }
 }
 
-/// How much a command may add to the store, in bytes.
-fn cost(request: &Request) -> u64 {
+/// How much a command may add to the store, in bytes, by etcd's estimate; 0 for what never adds to it.
+pub fn growth_bytes(request: &Request) -> u64 {
     match request {
         Request::Put(put) => put_cost(put),
         Request::Txn(txn) => txn_cost(txn),
@@ -121,16 +82,16 @@ mod tests {
     #[test]
     fn costs_are_etcds() {
         let put = PutRequest { key: "abc".into(), value: "12345".into(), ..Default::default() };
-        assert_eq!(cost(&Request::Put(put)), 256 + 3 + 5);
-        assert_eq!(cost(&Request::LeaseGrant(Default::default())), 64);
-        assert_eq!(cost(&Request::DeleteRange(Default::default())), 0);
+        assert_eq!(growth_bytes(&Request::Put(put)), 256 + 3 + 5);
+        assert_eq!(growth_bytes(&Request::LeaseGrant(Default::default())), 64);
+        assert_eq!(growth_bytes(&Request::DeleteRange(Default::default())), 0);
         let nested = TxnRequest { success: vec![put_op(b"n", b"")], ..Default::default() };
         let txn = TxnRequest {
             success: vec![put_op(b"a", b"1"), put_op(b"b", b"")],
             failure: vec![put_op(b"c", b""), RequestOp { request: Some(request_op::Request::RequestTxn(nested)) }],
             ..Default::default()
         };
-        assert_eq!(cost(&Request::Txn(txn)), 258 + 257);
-        assert_eq!(cost(&Request::Txn(TxnRequest::default())), 0);
+        assert_eq!(growth_bytes(&Request::Txn(txn)), 258 + 257);
+        assert_eq!(growth_bytes(&Request::Txn(TxnRequest::default())), 0);
     }
 }

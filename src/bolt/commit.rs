@@ -54,31 +54,43 @@ fn grow(inner: &Inner, meta: &Meta, file_bytes: &mut u64) -> Result<(), Failure>
     if needed_bytes <= *file_bytes {
         return Ok(());
     }
+    let step = (*file_bytes).clamp(GROW_BYTES_MIN, GROW_BYTES_MAX);
+    let wanted = needed_bytes.max(*file_bytes + step).next_multiple_of(u64::from(meta.page_bytes));
+    let wanted = if wanted <= inner.map_bytes_max { wanted } else { needed_bytes };
+    match grow_to(inner, wanted, file_bytes) {
+        // Not as much as would be good, but perhaps as much as is needed.
+        Err(Failure::RolledBack(BoltError::NoRoom { .. })) => grow_to(inner, needed_bytes, file_bytes),
+        outcome => outcome,
+    }
+}
+
+/// Makes the file at least so long, durably.
+pub(super) fn grow_to(inner: &Inner, needed_bytes: u64, file_bytes: &mut u64) -> Result<(), Failure> {
+    if needed_bytes <= *file_bytes {
+        return Ok(());
+    }
     let limit = inner.map_bytes_max;
     if needed_bytes > limit {
         let full = BoltError::Full { path: inner.path.clone(), needed_bytes, map_bytes_max: limit };
         return Err(Failure::RolledBack(full));
     }
-    let step = (*file_bytes).clamp(GROW_BYTES_MIN, GROW_BYTES_MAX);
-    let wanted = needed_bytes.max(*file_bytes + step).next_multiple_of(u64::from(meta.page_bytes));
-    let new_bytes = if wanted <= limit { wanted } else { needed_bytes };
     // A file that is out of room is not harmed by it: there is nothing yet that speaks of the new part.
     inner
         .file
-        .allocate(*file_bytes, new_bytes - *file_bytes)
+        .allocate(*file_bytes, needed_bytes - *file_bytes)
         .map_err(|source| Failure::RolledBack(not_grown(inner, source)))?;
     inner
         .file
         .sync_all()
         .map_err(|source| Failure::Poisoned(BoltError::io(&inner.path, "syncing the new length", source)))?;
-    inner.map.set_readable(new_bytes);
-    *file_bytes = new_bytes;
+    inner.map.set_readable(needed_bytes);
+    *file_bytes = needed_bytes;
     Ok(())
 }
 
 fn not_grown(inner: &Inner, source: io::Error) -> BoltError {
     match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             BoltError::NoRoom { path: inner.path.clone(), source }
         }
         _ => BoltError::io(&inner.path, "allocating room", source),

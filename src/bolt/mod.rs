@@ -22,6 +22,7 @@ mod node;
 mod open;
 mod page;
 mod read;
+mod room;
 mod snapshot;
 mod spill;
 #[cfg(test)]

@@ -109,7 +109,7 @@ impl<'s, 'db> Spill<'s, 'db> {
         });
         let mut index = 0;
         while index < links.len() && links.len() > 1 {
-            if self.is_too_small(&links[index].child) {
+            if self.is_too_small(&links[index].child) || self.fits_before(links, index) {
                 // Into the left neighbour, or the right one into the first; then what came of it is looked at again.
                 index = index.saturating_sub(1);
                 let mut right = links.remove(index + 1).child;
@@ -131,6 +131,15 @@ impl<'s, 'db> Spill<'s, 'db> {
         let Child::Node(node) = child else { return false };
         let elements_min = if matches!(node.body, Body::Leaf(_)) { 1 } else { 2 };
         node.shrunk && (node.len() < elements_min || node.page_bytes() < self.page_bytes / MERGE_DIVISOR)
+    }
+
+    /// Whether a leaf that has shrunk and the one before it fit in one page. Where keys only come at the end nobody else
+    /// would ever fill pages that are half empty.
+    fn fits_before(&self, links: &[Link<'db>], index: usize) -> bool {
+        let Some(before) = index.checked_sub(1) else { return false };
+        let (Child::Node(left), Child::Node(right)) = (&links[before].child, &links[index].child) else { return false };
+        let are_leaves = matches!((&left.body, &right.body), (Body::Leaf(_), Body::Leaf(_)));
+        are_leaves && right.shrunk && left.page_bytes() + right.page_bytes() <= self.page_bytes + HEADER_BYTES
     }
 
     fn absorb(&self, left: &mut Node<'db>, right: Node<'db>) -> Result<(), BoltError> {

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum};
 
-use crate::config::{AUTH_TOKEN_TTL_DEFAULT, BCRYPT_COST_DEFAULT};
+use crate::config::{AUTH_TOKEN_TTL_DEFAULT, BCRYPT_COST_DEFAULT, NOSPACE_LOW_WATER_DEFAULT_PERCENT};
 
 use super::duration::parse_duration;
 
@@ -24,6 +24,15 @@ pub(super) enum CompactionMode {
     Periodic,
     /// Revisions.
     Revision,
+}
+
+/// Who disarms the NOSPACE alarm that the quota has raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum NospaceDisarm {
+    /// The member.
+    Auto,
+    /// An operator.
+    Manual,
 }
 
 /// The lowest version of TLS that is spoken.
@@ -172,7 +181,8 @@ pub(super) struct ServeFlags {
     #[arg(long, env = "REVGATE_ELECTION_TIMEOUT", value_name = "MS", default_value_t = 1_000)]
     pub(super) election_timeout: u64,
 
-    /// Size of the data file at which writes that grow it are refused, in bytes; 0 means 2 GiB, below 0 no limit.
+    /// Bytes of the data file in use (not its size) at which writes that grow it are refused and the NOSPACE alarm is
+    /// raised; 0 means 2 GiB, below 0 no limit.
     #[arg(
         long,
         env = "REVGATE_QUOTA_BACKEND_BYTES",
@@ -181,6 +191,20 @@ pub(super) struct ServeFlags {
         allow_negative_numbers = true
     )]
     pub(super) quota_backend_bytes: i64,
+
+    /// Who disarms the NOSPACE alarm that the quota has raised: "auto", the member itself, once deletes and compactions have
+    /// made room; "manual", an operator, as in etcd.
+    #[arg(long, env = "REVGATE_NOSPACE_DISARM", value_enum, default_value_t = NospaceDisarm::Auto)]
+    pub(super) nospace_disarm: NospaceDisarm,
+
+    /// Share of the quota, in percent, below which the bytes in use must fall before the alarm is disarmed by itself.
+    #[arg(
+        long,
+        env = "REVGATE_NOSPACE_LOW_WATER_PERCENT",
+        value_name = "PERCENT",
+        default_value_t = NOSPACE_LOW_WATER_DEFAULT_PERCENT
+    )]
+    pub(super) nospace_low_water_percent: u8,
 
     /// Longest time between two commits of the data file; 0 means 100ms. (The log is synced before any answer.)
     #[arg(

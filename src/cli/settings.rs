@@ -13,7 +13,7 @@ use crate::config::{AutoCompaction, Config, QUOTA_DEFAULT_BYTES};
 use super::{
     auth_token,
     duration::parse_duration,
-    flags::{ClusterState, CompactionMode, ServeFlags},
+    flags::{ClusterState, CompactionMode, NospaceDisarm, ServeFlags},
     urls,
 };
 
@@ -30,6 +30,7 @@ const ELECTION_HEARTBEATS_MIN: u64 = 5;
 const SNAPSHOT_ENTRIES: RangeInclusive<u64> = 1..=1_000_000_000;
 const CATCHUP_ENTRIES: RangeInclusive<u64> = 0..=1_000_000_000;
 const WAL_SEGMENT_BYTES: RangeInclusive<u64> = 65_536..=1_073_741_824;
+const LOW_WATER_PERCENT: RangeInclusive<u8> = 1..=99;
 const TXN_OPS: RangeInclusive<usize> = 1..=1_000_000;
 const REQUEST_BYTES: RangeInclusive<usize> = 1_024..=268_435_456;
 const CONNECTIONS: RangeInclusive<usize> = 1..=1_000_000;
@@ -78,6 +79,7 @@ pub(super) fn config(flags: &ServeFlags) -> Result<Config, FlagError> {
         heartbeat_interval: Duration::from_millis(flags.heartbeat_interval),
         election_timeout: Duration::from_millis(flags.election_timeout),
         quota_backend_bytes: or_default(flags.quota_backend_bytes, QUOTA_DEFAULT_BYTES),
+        nospace_low_water_percent: nospace_low_water(flags)?,
         backend_batch_interval: or_default(flags.backend_batch_interval, BACKEND_BATCH_INTERVAL_DEFAULT),
         backend_batch_limit: or_default(flags.backend_batch_limit, BACKEND_BATCH_LIMIT_DEFAULT),
         txn_ops_max: within("max-txn-ops", flags.max_txn_ops, TXN_OPS)?,
@@ -184,6 +186,11 @@ fn auto_compaction(flags: &ServeFlags) -> Result<AutoCompaction, FlagError> {
             Err(problem) => wrong(FLAG, format!("{text:?}: {problem}")),
         },
     }
+}
+
+fn nospace_low_water(flags: &ServeFlags) -> Result<Option<u8>, FlagError> {
+    let percent = within("nospace-low-water-percent", flags.nospace_low_water_percent, LOW_WATER_PERCENT)?;
+    Ok((flags.nospace_disarm == NospaceDisarm::Auto).then_some(percent))
 }
 
 fn progress_notify(flags: &ServeFlags) -> Result<Duration, FlagError> {

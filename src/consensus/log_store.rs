@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     mvcc::LogPosition,
-    wal::{Done, Record, Recovered, Wal, WalError},
+    wal::{Done, Record, Recovered, Room, Wal, WalError},
 };
 
 /// Bytes of entries one read for a follower returns at most, unless the first alone is larger.
@@ -135,6 +135,11 @@ impl LogStore {
             self.write(vec![record], self.watch_failure())?;
         }
         Ok(())
+    }
+
+    /// What room the log has; `None` once it is closed.
+    pub(super) fn room(&self) -> Option<Arc<Room>> {
+        self.shared.wal.lock().as_ref().map(Wal::room)
     }
 
     /// Memory the entries take, in bytes.

@@ -46,6 +46,7 @@ pub(super) struct Member {
     pub(super) proposals: ProposalQueue,
     pub(super) barriers: BarrierQueue,
     pub(super) standing: Arc<Standing>,
+    pub(super) log_room: Arc<wal::Room>,
     pub(super) leadership: watch::Receiver<bool>,
     pub(super) stop: Stop,
     /// Resolves when the thread has ended.
@@ -93,6 +94,7 @@ struct Begun {
     proposals: ProposalQueue,
     barriers: BarrierQueue,
     standing: Arc<Standing>,
+    log_room: Arc<wal::Room>,
     leadership: watch::Receiver<bool>,
     stop: Stop,
 }
@@ -104,6 +106,7 @@ impl Begun {
             proposals: self.proposals,
             barriers: self.barriers,
             standing: self.standing,
+            log_room: self.log_room,
             leadership: self.leadership,
             stop: self.stop,
             stopped,
@@ -182,6 +185,7 @@ fn open_parts(
 
 async fn run(parts: Parts, started: oneshot::Sender<Begun>) -> Result<(), ConsensusError> {
     let Parts { options, log, state_machine, standing, tail_too_large, metrics } = parts;
+    let log_room = log.room().ok_or_else(|| ConsensusError::Raft("the log was closed before it was used".into()))?;
     let config = Arc::new(raft_config(&options)?);
     let raft =
         RaftHandle::new(options.member_id, config, NoPeers, log.clone(), state_machine).await.map_err(raft_error)?;
@@ -202,6 +206,7 @@ async fn run(parts: Parts, started: oneshot::Sender<Begun>) -> Result<(), Consen
                 proposals,
                 barriers,
                 standing: Arc::clone(&standing),
+                log_room,
                 leadership,
                 stop,
             });

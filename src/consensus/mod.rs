@@ -34,12 +34,13 @@ use self::{
     types::{TypeConfig, is_readable},
 };
 use crate::{
-    apply::{Applied, Applier},
+    apply::{Applied, Applier, growth_bytes},
     disk::Disk,
     error::ApiError,
     metrics::Metrics,
     mvcc::Store,
     proto::revgatepb::{InternalRaftRequest, internal_raft_request},
+    wal,
 };
 
 type RaftHandle = Raft<TypeConfig, StateMachine>;
@@ -51,6 +52,9 @@ const APPLY_LAG_ENTRIES_MAX: u64 = 5_000;
 const APPLY_LAG_PRIORITY_ENTRIES_MAX: u64 = 10_000;
 /// Applied bytes not yet in the backend file above which requests are refused.
 const UNWRITTEN_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Room in the log that is kept for its own records while there is no more to be had, in bytes.
+const LOG_KEPT_BYTES: u64 = 64 * 1024;
 
 /// Why the consensus could not start or end.
 #[derive(Debug, Error)]
@@ -126,6 +130,7 @@ struct Inner {
     barriers: BarrierQueue,
     standing: Arc<Standing>,
     store: Store,
+    log_room: Arc<wal::Room>,
     request_bytes_max: usize,
     leadership: watch::Receiver<bool>,
     stop: Mutex<Option<member::Stop>>,
@@ -157,6 +162,7 @@ impl Consensus {
                 barriers: member.barriers,
                 standing: member.standing,
                 store,
+                log_room: member.log_room,
                 request_bytes_max,
                 leadership: member.leadership,
                 stop: Mutex::new(Some(member.stop)),
@@ -176,8 +182,25 @@ impl Consensus {
         if !is_readable(&command) {
             return Err(ApiError::TooManyOps);
         }
+        self.check_room(&command, bytes as u64)?;
         self.check_pressure(&command)?;
         self.inner.proposals.propose(command, bytes).await
+    }
+
+    /// Which of the member's files cannot grow, and why, if one cannot.
+    pub fn shortage(&self) -> Option<String> {
+        self.inner.log_room.shortage().or_else(|| self.inner.store.shortage())
+    }
+
+    /// On a full disk only what makes room gets through, and that only as long as the log's reserve lasts: a record that
+    /// does not fit would wait for room, and all that come after it.
+    fn check_room(&self, command: &InternalRaftRequest, bytes: u64) -> Result<(), ApiError> {
+        let Some(shortage) = self.shortage() else { return Ok(()) };
+        let grows = command.request.as_ref().is_some_and(|request| growth_bytes(request) > 0);
+        let room = &self.inner.log_room;
+        let is_used_up = room.shortage().is_some() && room.left_bytes() < bytes.saturating_add(LOG_KEPT_BYTES);
+        let has_too_much = self.inner.store.unwritten_bytes() > UNWRITTEN_BYTES_MAX;
+        if grows || is_used_up || has_too_much { Err(ApiError::DiskFull(shortage)) } else { Ok(()) }
     }
 
     fn check_pressure(&self, command: &InternalRaftRequest) -> Result<(), ApiError> {

@@ -12,7 +12,8 @@ use super::{
 use crate::service::Check;
 
 const LIVE_CHECKS: [&str; 1] = ["serializable_read"];
-const READY_CHECKS: [&str; 4] = ["data_corruption", "serializable_read", "linearizable_read", "non_learner"];
+const READY_CHECKS: [&str; 5] =
+    ["data_corruption", "serializable_read", "linearizable_read", "non_learner", "disk_space"];
 
 /// The path a side endpoint is counted under; `None`: there is none here.
 pub(super) fn template(path: &str) -> Option<&'static str> {

@@ -18,6 +18,7 @@ use super::{
     compaction::{Job, Step},
     defragment,
     key_value::{encode_key_value, encode_tombstone},
+    shortage::is_disk_full,
     state::Shared,
 };
 use crate::bolt;
@@ -230,12 +231,15 @@ pub(super) struct Worker {
     postponed: Option<(MvccError, Instant)>,
     compactions: VecDeque<Job>,
     step_at: Instant,
+    /// Set while there is less room than is to be kept: when to look again.
+    room_at: Option<Instant>,
     encoded: Vec<u8>,
 }
 
 enum Work {
     Commit,
     Compact,
+    KeepRoom,
     Defragment,
     Stop(Stop),
 }
@@ -251,6 +255,7 @@ impl Worker {
             postponed: None,
             compactions: unfinished.into_iter().collect(),
             step_at: Instant::now(),
+            room_at: Some(Instant::now()),
             encoded: Vec::new(),
         }
     }
@@ -270,6 +275,7 @@ impl Worker {
             match self.wait_for_work() {
                 Work::Commit => self.commit()?,
                 Work::Compact => self.compact()?,
+                Work::KeepRoom => self.keep_room()?,
                 Work::Defragment => self.defragment()?,
                 Work::Stop(Stop::Abandoned) => return Ok(()),
                 Work::Stop(Stop::Written) => {
@@ -306,7 +312,10 @@ impl Worker {
             if step_at.is_some_and(|at| at <= now) {
                 return Work::Compact;
             }
-            match commit_at.into_iter().chain(step_at).min() {
+            if self.room_at.is_some_and(|at| at <= now) {
+                return Work::KeepRoom;
+            }
+            match commit_at.into_iter().chain(step_at).chain(self.room_at).min() {
                 Some(at) => _ = backend.wake.wait_until(&mut pending, at),
                 None => backend.wake.wait(&mut pending),
             }
@@ -328,7 +337,11 @@ impl Worker {
         let through = self.batch.through_revision;
         let flushed = self.shared.flushed_revision.load(Ordering::Acquire);
         match self.write_batch(position, flushed, through) {
-            Ok(stats) => self.observe_commit(started, stats),
+            Ok(stats) => {
+                // First: what counts twice for a moment could raise an alarm.
+                self.shared.remove_unwritten(std::mem::take(&mut self.batch.bytes));
+                self.observe_commit(started, stats);
+            }
             Err(error) if is_disk_full(&error) => {
                 self.postpone(error);
                 return Ok(());
@@ -341,14 +354,13 @@ impl Worker {
         let dropped = self.shared.state.write().ring.drop_through(flushed);
         drop(dropped);
         let batch = std::mem::take(&mut self.batch);
-        self.shared.remove_unwritten(batch.bytes);
         self.shared.backend.pending.lock().durable = position;
         if self.compactions.is_empty() {
             self.step_at = Instant::now();
         }
         self.compactions.extend(batch.jobs);
         self.answer_flushes();
-        Ok(())
+        self.keep_room()
     }
 
     fn write_batch(
@@ -443,10 +455,20 @@ impl Worker {
         Ok(())
     }
 
-    fn postpone(&mut self, error: bolt::BoltError) {
-        if self.postponed.is_none() {
-            tracing::error!(%error, "no room for the backend file: what was applied stays in memory and in the log");
+    /// Keeps room for what is to come, so that want of it is known before anything has to wait for it.
+    fn keep_room(&mut self) -> Result<(), MvccError> {
+        // With a commit that waits for room, what room there is is its own.
+        let is_kept = self.postponed.is_none() && self.shared.shortage.keep_room(&self.db)?;
+        self.room_at = (!is_kept).then(|| Instant::now() + self.shared.options.commit_interval);
+        if is_kept {
+            self.shared.metrics.db_total_size.set(self.db.size_bytes() as i64);
         }
+        Ok(())
+    }
+
+    fn postpone(&mut self, error: bolt::BoltError) {
+        self.shared.shortage.found_short(&error);
+        self.room_at = Some(Instant::now() + self.shared.options.commit_interval);
         self.postponed = Some((error.into(), Instant::now() + self.shared.options.commit_interval));
     }
 
@@ -483,10 +505,4 @@ impl Worker {
             done(Err(error.clone()));
         }
     }
-}
-
-/// Whether the file is as it was and can be written once there is room. A write or sync that fails for want of room is
-/// none of these: what the file holds after it is unknown.
-fn is_disk_full(error: &bolt::BoltError) -> bool {
-    matches!(error, bolt::BoltError::NoRoom { .. } | bolt::BoltError::Full { .. })
 }

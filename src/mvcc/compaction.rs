@@ -1,25 +1,37 @@
-//! Compaction: forgetting history below a revision, in bounded steps on the backend thread.
+//! Compaction: forgetting history below a revision, on the backend thread, in steps that are bounded in time.
 //!
 //! New readers below the revision are refused the moment it is asked for. The deletions follow once everything up to the
 //! revision is in the file and the reads in progress below it have ended or had their time: first the index forgets, then bucket `key` is walked and loses what the index no longer
 //! holds. The index is asked revision by revision, so that nothing needs to remember them all. Marks in bucket `meta`
 //! (etcd's) say which compaction was begun and which was finished, so that a restart takes an unfinished one up again.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
+use parking_lot::RwLockWriteGuard;
 
 use super::{
-    BucketWrite, Callback, KeyValueRef, MvccError, Revision, buckets,
-    index::Resume,
+    BucketWrite, Callback, MvccError, Revision, buckets,
+    index::{Garbage, Resume},
+    key_value::stored_key,
     state::{Shared, Values},
 };
 use crate::bolt;
 
-/// Most keys of the index that are compacted while its lock is held.
-const LOCKED_KEYS_MAX: usize = 1_024;
-/// Most revisions the index is asked for while its lock is held.
+/// Longest time the index's lock is held: what a read or a write may have to wait for this.
+const LOCKED_MAX: Duration = Duration::from_micros(200);
+/// Keys of the index that are compacted between two looks at the clock.
+const KEYS_PER_LOOK: usize = 32;
+/// Most revisions the index is asked for while its lock is held, for reading.
 const LOCKED_LOOKUPS_MAX: usize = 256;
+/// Longest time a step walks through the file and deletes, before it commits: what a flush may have to wait for, beside
+/// the commit.
+const STEP_MAX: Duration = Duration::from_millis(10);
+/// Most batches of revisions one step looks at.
+const STEP_BATCHES_MAX: usize = 10;
 
 /// One compaction.
 pub(super) struct Job {
@@ -79,16 +91,12 @@ impl Job {
                 Ok(Step::Again)
             }
             Phase::Index(after) => {
-                let mut state = shared.state.write();
-                let next = state.index.compact_step(after.as_deref(), self.revision, LOCKED_KEYS_MAX);
-                shared.metrics.keys_total.set(state.index.len() as i64);
-                drop(state);
+                let next = forget(shared, after.as_deref(), self.revision);
                 self.phase = if next.is_some() { Phase::Index(next) } else { Phase::File(Revision::default()) };
                 Ok(Step::Again)
             }
             Phase::File(from) => {
-                let (gone, next) = self.find_gone(shared, db, *from)?;
-                delete(shared, db, &gone)?;
+                let next = self.delete_some(shared, db, *from)?;
                 self.phase = next.map_or(Phase::Mark, Phase::File);
                 Ok(Step::Pause)
             }
@@ -105,19 +113,59 @@ impl Job {
         }
     }
 
+    /// Walks through the file from a revision on and deletes what is gone, in one commit; where to go on, if anywhere.
+    fn delete_some(&self, shared: &Shared, db: &bolt::Db, from: Revision) -> Result<Option<Revision>, MvccError> {
+        let started = Instant::now();
+        let mut next = Some(from);
+        let mut deleted = 0;
+        let mut tx = db.write()?;
+        {
+            // The view is of the commit before: what is deleted meanwhile lies behind the walk. It ends before the
+            // commit, so that the pages are free with the next one.
+            let read = db.read()?;
+            let values = Values::of(&read)?;
+            for _ in 0..STEP_BATCHES_MAX {
+                let Some(from) = next else { break };
+                let (gone, behind) = self.find_gone(shared, &values, from)?;
+                for (revision, tombstone) in &gone {
+                    if *tombstone {
+                        tx.delete(buckets::KEY, &revision.encode_tombstone())?;
+                    } else {
+                        tx.delete(buckets::KEY, &revision.encode())?;
+                    }
+                }
+                deleted += gone.len() as u64;
+                next = behind;
+                if started.elapsed() >= STEP_MAX {
+                    break;
+                }
+            }
+        }
+        if deleted > 0 {
+            tx.commit()?;
+            shared.metrics.compaction_keys.inc_by(deleted);
+            shared.publish_file_metrics(db);
+        }
+        Ok(next)
+    }
+
     /// Looks at one batch of the file's revisions; also returns where the next batch starts, if there is one.
-    fn find_gone(&self, shared: &Shared, db: &bolt::Db, from: Revision) -> Result<(Gone, Option<Revision>), MvccError> {
+    fn find_gone(
+        &self,
+        shared: &Shared,
+        values: &Values<'_>,
+        from: Revision,
+    ) -> Result<(Gone, Option<Revision>), MvccError> {
         let batch_max = shared.options.compaction_batch_revisions.max(1);
-        let tx = db.read()?;
-        let mut cursor = Values::of(&tx)?.cursor();
-        let mut stored: Vec<(Revision, bool, &[u8])> = Vec::with_capacity(batch_max);
+        let mut cursor = values.cursor();
+        let mut stored: Vec<(Revision, bool, &[u8])> = Vec::with_capacity(batch_max.min(LOCKED_LOOKUPS_MAX));
         let mut pair = cursor.seek(&from.encode())?;
         while let Some((name, encoded)) = pair {
             let (revision, tombstone) = Revision::decode(name).ok_or_else(|| MvccError::misnamed(name))?;
             if revision.main > self.revision || stored.len() == batch_max {
                 break;
             }
-            stored.push((revision, tombstone, KeyValueRef::decode_at(revision, encoded)?.key));
+            stored.push((revision, tombstone, stored_key(revision, encoded)?));
             pair = cursor.next()?;
         }
         let mut gone = Gone::new();
@@ -131,22 +179,19 @@ impl Job {
     }
 }
 
-fn delete(shared: &Shared, db: &bolt::Db, gone: &Gone) -> Result<(), MvccError> {
-    if gone.is_empty() {
-        return Ok(());
+/// Has the index forget some keys' histories, behind a key; where to go on, if anywhere.
+fn forget(shared: &Shared, after: Option<&[u8]>, revision: i64) -> Resume {
+    let mut garbage = Garbage::default();
+    let mut state = shared.state.write();
+    let locked = Instant::now();
+    let mut next = state.index.compact_step(after, revision, KEYS_PER_LOOK, &mut garbage);
+    while next.is_some() && locked.elapsed() < LOCKED_MAX {
+        next = state.index.compact_step(next.as_deref(), revision, KEYS_PER_LOOK, &mut garbage);
     }
-    let mut tx = db.write()?;
-    for (revision, tombstone) in gone {
-        if *tombstone {
-            tx.delete(buckets::KEY, &revision.encode_tombstone())?;
-        } else {
-            tx.delete(buckets::KEY, &revision.encode())?;
-        }
-    }
-    tx.commit()?;
-    shared.metrics.compaction_keys.inc_by(gone.len() as u64);
-    shared.publish_file_metrics(db);
-    Ok(())
+    shared.metrics.keys_total.set(state.index.len() as i64);
+    // Whoever waits is next: this thread would otherwise have the lock again before they wake.
+    RwLockWriteGuard::unlock_fair(state);
+    next
 }
 
 /// Marks history below `revision` as gone and hands the deletions to the backend thread, behind the entry in progress.

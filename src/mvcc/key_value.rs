@@ -129,6 +129,17 @@ fn decode_fields(mut rest: &[u8]) -> Result<KeyValueRef<'_>, &'static str> {
     Ok(kv)
 }
 
+/// The key alone of what is stored at a revision. It comes first in what we and etcd write: the value, which may be large,
+/// is then not even looked at.
+pub(super) fn stored_key(revision: Revision, encoded: &[u8]) -> Result<&[u8], MvccError> {
+    match encoded.strip_prefix(&[(KEY << 3 | WIRE_BYTES) as u8]) {
+        Some(mut rest) => {
+            take_bytes(&mut rest).map_err(|what| MvccError::DamagedRecord { revision, what: what.to_owned() })
+        }
+        None => Ok(KeyValueRef::decode_at(revision, encoded)?.key),
+    }
+}
+
 fn take<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], &'static str> {
     let length = usize::try_from(length).map_err(|_| "a length is out of range")?;
     let (taken, left) = rest.split_at_checked(length).ok_or("a field is cut short")?;

@@ -21,6 +21,7 @@ mod restore;
 mod revision;
 mod ring;
 mod selection;
+mod shortage;
 mod state;
 mod store;
 #[cfg(test)]

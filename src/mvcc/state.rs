@@ -25,6 +25,7 @@ use super::{
     index::{Entry, Index},
     pins::Pins,
     ring::Ring,
+    shortage::Shortage,
 };
 use crate::{bolt, metrics::Metrics, proto::mvccpb};
 
@@ -100,6 +101,7 @@ pub(super) struct Shared {
     pub(super) writer: Mutex<()>,
     pub(super) unwritten_bytes: AtomicU64,
     pub(super) pins: Arc<Pins>,
+    pub(super) shortage: Shortage,
     pub(super) on_fatal: Mutex<Option<FatalCallback>>,
     pub(super) options: StoreOptions,
     pub(super) metrics: Metrics,

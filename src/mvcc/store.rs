@@ -18,6 +18,7 @@ use super::{
     compaction::{self, Job},
     hash, history, restore,
     ring::Ring,
+    shortage::Shortage,
     state::{FatalCallback, Shared, State},
 };
 use crate::{bolt, metrics::Metrics, proto::mvccpb};
@@ -90,6 +91,7 @@ impl Store {
             writer: Mutex::new(()),
             unwritten_bytes: AtomicU64::new(0),
             pins: Arc::default(),
+            shortage: Shortage::new(metrics),
             on_fatal: Mutex::new(None),
             options,
             metrics: metrics.clone(),
@@ -221,10 +223,23 @@ impl Store {
         Ok(pairs)
     }
 
+    /// What the store takes: bytes of the file in use as of the last step of the backend thread, and applied ones that are
+    /// not in it yet. Two loads: cheap enough for every request.
+    pub fn used_bytes(&self) -> u64 {
+        let in_use = self.shared().metrics.db_total_size_in_use.get();
+        u64::try_from(in_use).unwrap_or(0).saturating_add(self.unwritten_bytes())
+    }
+
     /// Applied bytes that are not in the file yet. The store takes whatever is applied: it is the apply loop's part to
     /// slow down when this grows.
     pub fn unwritten_bytes(&self) -> u64 {
         self.shared().unwritten_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Why the file cannot grow, if it cannot. What is applied meanwhile stays in memory and in the log; what makes room
+    /// gets through as long as the room lasts that is kept for it.
+    pub fn shortage(&self) -> Option<String> {
+        self.shared().shortage.reason()
     }
 
     /// Size of the file as of the last commit; 0 once closed.

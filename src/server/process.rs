@@ -123,11 +123,19 @@ fn raise_file_limit() {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// Comes with a write beyond the largest size a file may have, and would end the process. The write fails beside it,
+    /// as one on a full disk does.
+    _file_too_large: Signal,
 }
 
 impl Signals {
     fn listen() -> io::Result<Signals> {
-        Ok(Signals { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        let file_too_large = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            _file_too_large: signal(file_too_large)?,
+        })
     }
 
     /// The next one, as the exit code of a process that it ends.

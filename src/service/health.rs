@@ -20,6 +20,8 @@ const DATA_CORRUPTION: &str = "data_corruption";
 const SERIALIZABLE_READ: &str = "serializable_read";
 const LINEARIZABLE_READ: &str = "linearizable_read";
 const NON_LEARNER: &str = "non_learner";
+/// Ours alone: it is told of only when it fails, or asked for, so that all is well in etcd's words.
+const DISK_SPACE: &str = "disk_space";
 
 /// One check's name and what is wrong, if anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +53,8 @@ impl HealthService {
         }
     }
 
-    /// `/health`: the reason it is not healthy ("ALARM NOSPACE", "RAFT NO LEADER", "RANGE ERROR:…"), if any. `excluded`
-    /// names alarms to ignore; `serializable` asks about this member alone.
+    /// `/health`: the reason it is not healthy ("ALARM NOSPACE", "DISK FULL", "RAFT NO LEADER", "RANGE ERROR:…"), if any.
+    /// `excluded` names alarms to ignore (NOSPACE the full disk with it); `serializable` asks about this member alone.
     pub async fn health(&self, excluded: &[String], serializable: bool) -> Result<(), String> {
         let outcome = self.unhealthy_reason(excluded, serializable).await;
         match outcome {
@@ -74,6 +76,12 @@ impl HealthService {
         if let Some(alarm) = raised.find(|name| !excluded.iter().any(|excluded| excluded == name)) {
             return Some(format!("ALARM {alarm}"));
         }
+        // Reads are answered all the same: who asks about this member alone, or says that want of space does not matter,
+        // must not have it restarted for that.
+        let is_full = self.core.consensus.shortage().is_some();
+        if is_full && !serializable && !excluded.iter().any(|excluded| excluded == AlarmType::Nospace.as_str_name()) {
+            return Some("DISK FULL".into());
+        }
         if serializable {
             return self.read_here().await.err().map(|error| format!("RANGE ERROR:{error}"));
         }
@@ -88,9 +96,14 @@ impl HealthService {
         self.checks(&[SERIALIZABLE_READ], excluded).await
     }
 
-    /// `/readyz`: data_corruption, serializable_read, linearizable_read, non_learner.
+    /// `/readyz`: data_corruption, serializable_read, linearizable_read, non_learner; and, if it fails, disk_space.
     pub async fn ready_checks(&self, excluded: &[String]) -> Vec<Check> {
-        self.checks(&[DATA_CORRUPTION, SERIALIZABLE_READ, LINEARIZABLE_READ, NON_LEARNER], excluded).await
+        let names = [DATA_CORRUPTION, SERIALIZABLE_READ, LINEARIZABLE_READ, NON_LEARNER];
+        let mut checks = self.checks(&names, excluded).await;
+        let space = self.checks(&[DISK_SPACE], excluded).await;
+        let is_asked_for = checks.is_empty();
+        checks.extend(space.into_iter().filter(|check| check.failure.is_some() || is_asked_for));
+        checks
     }
 
     async fn checks(&self, names: &[&'static str], excluded: &[String]) -> Vec<Check> {
@@ -109,6 +122,7 @@ impl HealthService {
                 let corrupt = self.core.state.alarms.is_raised(AlarmType::Corrupt);
                 corrupt.then(|| "alarm activated: CORRUPT".into())
             }
+            DISK_SPACE => self.core.consensus.shortage(),
             SERIALIZABLE_READ => self.read_here().await.err().map(|error| error.to_string()),
             LINEARIZABLE_READ => self.read_linearizable().await.err().map(|error| error.to_string()),
             _ => {

@@ -54,7 +54,7 @@ impl MaintenanceService {
     /// How this member is: of its own knowledge, without asking the cluster.
     pub async fn status(&self, caller: &Caller, _request: pb::StatusRequest) -> Result<pb::StatusResponse, ApiError> {
         self.core.require_user(caller)?;
-        let Core { state, consensus, headers } = &self.core;
+        let Core { state, consensus, headers, .. } = &self.core;
         let raft = consensus.status();
         let mut errors = Vec::new();
         if raft.leader == 0 {

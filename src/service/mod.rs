@@ -19,6 +19,7 @@ mod lease_expiry;
 mod lock;
 mod maintenance;
 mod pages;
+mod quota;
 mod tasks;
 mod turn;
 mod validate;
@@ -50,7 +51,7 @@ use crate::{
 
 use tokio_util::task::TaskTracker;
 
-use self::{header::Headers, turn::Turns};
+use self::{header::Headers, quota::Quota, turn::Turns};
 
 /// After how many election timeouts without a leader the streams end whose clients require one.
 const LEADERLESS_ELECTION_TIMEOUTS_MAX: u32 = 3;
@@ -83,7 +84,8 @@ pub struct Services {
 impl Services {
     /// The services of a member whose floors below are running.
     pub fn new(config: &Config, state: State, consensus: Consensus, metrics: &Metrics) -> Services {
-        let core = Core { headers: Headers::new(&state.members, consensus.clone()), state, consensus };
+        let headers = Headers::new(&state.members, consensus.clone());
+        let core = Core { headers, state, consensus, quota: Quota::new(config, metrics) };
         let kv = KvService::new(core.clone(), config.txn_ops_max);
         let lease = LeaseService::new(core.clone(), config.request_timeout(), metrics);
         let leaderless_max = LEADERLESS_ELECTION_TIMEOUTS_MAX * config.election_timeout;
@@ -118,6 +120,7 @@ struct Core {
     state: State,
     consensus: Consensus,
     headers: Headers,
+    quota: Quota,
 }
 
 impl Core {
@@ -126,6 +129,7 @@ impl Core {
         let identity = self.identify(caller)?;
         // Nobody's command would be refused when it is applied. Until then it would fill the log.
         self.state.auth.check_user(&identity.user)?;
+        let _admitted = self.admit(&identity, &request).await?;
         self.propose_as(Some(caller::header(identity)), request).await
     }
 

@@ -5,7 +5,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{config::Config, metrics::Metrics};
 
-use super::{Services, auto_compaction, lease_expiry};
+use super::{Services, auto_compaction, lease_expiry, quota};
 
 /// The running tasks. Dropping this ends them too, without waiting.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ impl Tasks {
         let mut running = JoinSet::new();
         running.spawn(lease_expiry::follow_leadership(core.clone(), primary, config.election_timeout));
         running.spawn(lease_expiry::revoke_expired(core.clone(), lease_expiry::Counters::new(metrics)));
+        running.spawn(quota::keep(core.clone()));
         running.spawn(auto_compaction::run(core, config.auto_compaction));
         Tasks { running, waits: services.waits.clone() }
     }

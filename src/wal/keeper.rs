@@ -1,23 +1,30 @@
 //! The slow work on files, away from the log's thread: preparing the next segment, removing released ones.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     thread::JoinHandle,
+    time::Duration,
 };
+
+use parking_lot::{Condvar, Mutex};
 
 use super::{
     WalError,
     queue::Queue,
+    room::Room,
     segment::{SegmentName, create_temporary, io_error, temporary_path},
 };
 use crate::disk::{Disk, File};
 
 /// How many removals may wait before the log's thread does.
 const REMOVALS_WAITING_MAX: usize = 16;
+/// After which preparing a segment is tried again where there was no room.
+const NO_ROOM_RETRY: Duration = Duration::from_millis(100);
 
 /// A file of zeros for the next segment.
 #[derive(Debug)]
@@ -26,11 +33,12 @@ pub(super) struct Prepared {
     pub(super) file: Box<dyn File>,
 }
 
-/// A thread that keeps one segment prepared. A failure to remove goes to the queue, as the log's failure.
+/// A thread that keeps one segment prepared. A failure to remove goes to the queue, as the log's failure. Where there is
+/// no room it waits for some, and removes meanwhile what may be.
 #[derive(Debug)]
 pub(super) struct Keeper {
     jobs: SyncSender<Job>,
-    prepared: Receiver<Result<Prepared, WalError>>,
+    slot: Arc<Slot>,
     thread: JoinHandle<()>,
 }
 
@@ -40,6 +48,60 @@ enum Job {
     Remove(Vec<SegmentName>),
 }
 
+/// Where the prepared segment lies.
+#[derive(Debug)]
+struct Slot {
+    next: Mutex<Next>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+enum Next {
+    /// It is being made.
+    Wanted,
+    Ready(Prepared),
+    /// It is tried again and again.
+    NoRoom,
+    Failed(WalError),
+    Gone,
+}
+
+impl Slot {
+    fn put(&self, next: Next) {
+        *self.next.lock() = next;
+        self.changed.notify_all();
+    }
+
+    /// Takes the segment if it is there.
+    fn take(&self, wait: bool) -> Result<Option<Prepared>, WalError> {
+        let mut next = self.next.lock();
+        while wait && matches!(*next, Next::Wanted) {
+            self.changed.wait(&mut next);
+        }
+        match std::mem::replace(&mut *next, Next::Wanted) {
+            Next::Ready(prepared) => Ok(Some(prepared)),
+            other => {
+                let outcome = match &other {
+                    Next::Failed(error) => Err(error.clone()),
+                    Next::Gone => Err(gone()),
+                    _ => Ok(None),
+                };
+                *next = other;
+                outcome
+            }
+        }
+    }
+}
+
+/// Tells who waits for a segment when the thread ends, however it ends.
+struct GoneAtEnd(Arc<Slot>);
+
+impl Drop for GoneAtEnd {
+    fn drop(&mut self) {
+        self.0.put(Next::Gone);
+    }
+}
+
 impl Keeper {
     /// Starts the thread, which prepares the first segment at once.
     pub(super) fn start(
@@ -47,24 +109,35 @@ impl Keeper {
         dir: &Path,
         segment_bytes: u64,
         queue: Arc<Queue>,
+        room: Arc<Room>,
     ) -> Result<Self, WalError> {
         let (jobs, waiting_jobs) = sync_channel(REMOVALS_WAITING_MAX);
-        // At most one prepared segment and one on order.
-        let (sender, prepared) = sync_channel(1);
-        let thread_dir = dir.to_owned();
+        let slot = Arc::new(Slot { next: Mutex::new(Next::Wanted), changed: Condvar::new() });
+        let work = Work { disk, dir: dir.to_owned(), segment_bytes, slot: Arc::clone(&slot), room, number: 0 };
         let thread = std::thread::Builder::new()
             .name("wal-keeper".into())
-            .spawn(move || work(disk.as_ref(), &thread_dir, segment_bytes, &waiting_jobs, &sender, &queue))
+            .spawn(move || work.run(&waiting_jobs, &queue))
             .map_err(io_error(dir, "starting a thread of the log"))?;
-        let keeper = Keeper { jobs, prepared, thread };
+        let keeper = Keeper { jobs, slot, thread };
         keeper.order(Job::Prepare)?;
         Ok(keeper)
     }
 
-    /// Takes the prepared segment, waiting if it is not ready, and orders the next.
-    pub(super) fn take(&self) -> Result<Prepared, WalError> {
-        let prepared = self.prepared.recv().map_err(|_| gone())??;
-        self.order(Job::Prepare)?;
+    /// Takes the prepared segment, waiting if it is being made, and orders the next. `None`: there is no room for one.
+    pub(super) fn take(&self) -> Result<Option<Prepared>, WalError> {
+        self.take_or_wait(true)
+    }
+
+    /// The same without waiting.
+    pub(super) fn take_ready(&self) -> Result<Option<Prepared>, WalError> {
+        self.take_or_wait(false)
+    }
+
+    fn take_or_wait(&self, wait: bool) -> Result<Option<Prepared>, WalError> {
+        let prepared = self.slot.take(wait)?;
+        if prepared.is_some() {
+            self.order(Job::Prepare)?;
+        }
         Ok(prepared)
     }
 
@@ -79,7 +152,7 @@ impl Keeper {
 
     /// Ends the thread after its last job. What was prepared is removed at the next opening.
     pub(super) fn stop(self) -> Result<(), WalError> {
-        drop((self.jobs, self.prepared));
+        drop(self.jobs);
         self.thread.join().map_err(|_| gone())
     }
 }
@@ -88,32 +161,64 @@ fn gone() -> WalError {
     WalError::Stopped("the thread that prepares segments has ended".into())
 }
 
-fn work(
-    disk: &dyn Disk,
-    dir: &Path,
+/// What the thread works with.
+struct Work {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
     segment_bytes: u64,
-    jobs: &Receiver<Job>,
-    prepared: &SyncSender<Result<Prepared, WalError>>,
-    queue: &Queue,
-) {
-    let mut number = 0;
-    for job in jobs {
-        match job {
-            Job::Prepare => {
-                // Two names in turn: the one taken last may not be renamed yet.
-                let path = temporary_path(dir, number);
-                number = 1 - number;
-                let outcome = create_temporary(disk, &path, segment_bytes).map(|file| Prepared { path, file });
-                // Nobody waits for it any more when the log is closing; removals may still be waiting.
-                let _ = prepared.send(outcome);
+    slot: Arc<Slot>,
+    room: Arc<Room>,
+    /// Two names in turn: the one taken last may not be renamed yet.
+    number: u64,
+}
+
+impl Work {
+    fn run(mut self, jobs: &Receiver<Job>, queue: &Queue) {
+        let _gone = GoneAtEnd(Arc::clone(&self.slot));
+        let mut is_short = false;
+        loop {
+            let limit = if is_short { NO_ROOM_RETRY } else { Duration::MAX };
+            let job = match jobs.recv_timeout(limit) {
+                Ok(job) => Some(job),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let is_wanted = is_short || matches!(job, Some(Job::Prepare));
+            if let Some(Job::Remove(names)) = job
+                && let Err(error) = remove(&*self.disk, &self.dir, &names)
+            {
+                queue.fail(error);
+                return;
             }
-            Job::Remove(names) => {
-                if let Err(error) = remove(disk, dir, &names) {
-                    queue.fail(error);
-                    return;
-                }
+            if is_wanted {
+                is_short = !self.prepare();
             }
         }
+    }
+
+    /// `false` if there is no room for it.
+    fn prepare(&mut self) -> bool {
+        let path = temporary_path(&self.dir, self.number);
+        match create_temporary(&*self.disk, &path, self.segment_bytes) {
+            Ok(file) => {
+                self.number = 1 - self.number;
+                self.slot.put(Next::Ready(Prepared { path, file }));
+                self.room.found_enough();
+            }
+            Err(error) if error.is_no_room() => {
+                // The part of it that was reserved is others' to use. What cannot be removed is cut at the next try.
+                if let Err(error) = self.disk.remove(&path)
+                    && error.kind() != io::ErrorKind::NotFound
+                {
+                    tracing::warn!(path = %path.display(), %error, "a segment for which there is no room stays");
+                }
+                self.room.found_short(&error);
+                self.slot.put(Next::NoRoom);
+                return false;
+            }
+            Err(error) => self.slot.put(Next::Failed(error)),
+        }
+        true
     }
 }
 

@@ -6,13 +6,14 @@
 //! It must never know what entries mean, who proposed them, or which were committed.
 //!
 //! `record`: bytes of a record. `segment`: files. `reader` and `tail`: reading back. `queue`, `writer` and
-//! `keeper`: the thread that writes, and the one that prepares and removes files. `position`: where the log stands.
+//! `keeper`: the thread that writes, and the one that prepares and removes files. `room`: what the disk has left. `position`: where the log stands.
 
 mod keeper;
 mod position;
 mod queue;
 mod reader;
 mod record;
+mod room;
 mod segment;
 mod tail;
 #[cfg(test)]
@@ -26,9 +27,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use prometheus::Histogram;
+use prometheus::{Histogram, IntGauge};
 use thiserror::Error;
 
+pub use self::room::Room;
 use self::{
     keeper::Keeper,
     position::Position,
@@ -83,6 +85,13 @@ pub enum WalError {
     Stopped(String),
 }
 
+impl WalError {
+    /// Whether there is no room; nothing was written then.
+    pub(crate) fn is_no_room(&self) -> bool {
+        matches!(self, WalError::Io { source, .. } if room::is_no_room(source))
+    }
+}
+
 /// Settings of the log.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -110,7 +119,9 @@ pub struct WalMetrics {
     /// Records made durable by one sync (`revgate_wal_batch_records`).
     pub batch_records: Histogram,
     /// `etcd_disk_wal_write_bytes_total`
-    pub write_bytes: prometheus::IntGauge,
+    pub write_bytes: IntGauge,
+    /// `revgate_disk_full{file="wal"}`
+    pub full: IntGauge,
 }
 
 impl From<&Metrics> for WalMetrics {
@@ -120,6 +131,7 @@ impl From<&Metrics> for WalMetrics {
             write: metrics.wal_write_duration.clone(),
             batch_records: metrics.wal_batch_records.clone(),
             write_bytes: metrics.wal_write_bytes.clone(),
+            full: metrics.disk_full.with_label_values(&["wal"]),
         }
     }
 }
@@ -193,6 +205,7 @@ pub type Done = Box<dyn FnOnce(Result<(), WalError>) + Send>;
 /// The open log. Owns a thread that writes and syncs; dropping it (or `close`) ends the thread after the queue is drained.
 pub struct Wal {
     queue: Arc<Queue>,
+    room: Arc<Room>,
     thread: Option<JoinHandle<Result<(), WalError>>>,
     /// Held until the thread has ended: fields are dropped after `Drop::drop`.
     _lock: Box<dyn File>,
@@ -246,7 +259,9 @@ impl Wal {
             repaired,
         };
         let queue = Arc::new(Queue::new(options.queue_bytes_max));
-        let keeper = Keeper::start(disk.clone(), dir, options.segment_bytes, queue.clone())?;
+        let room = Arc::new(Room::new(metrics.full.clone()));
+        room.set_left(segment.reserved.saturating_sub(segment.offset));
+        let keeper = Keeper::start(disk.clone(), dir, options.segment_bytes, queue.clone(), room.clone())?;
         let encoder = Encoder::new(crc);
         let writer = Writer {
             disk,
@@ -255,6 +270,7 @@ impl Wal {
             metrics,
             queue: queue.clone(),
             keeper,
+            room: room.clone(),
             segments: segments.into(),
             segment,
             encoder,
@@ -264,7 +280,12 @@ impl Wal {
             .name("wal".into())
             .spawn(|| writer.run())
             .map_err(io_error(dir, "starting a thread of the log"))?;
-        Ok((Wal { queue, thread: Some(thread), _lock: lock }, recovered))
+        Ok((Wal { queue, room, thread: Some(thread), _lock: lock }, recovered))
+    }
+
+    /// What room the log has.
+    pub fn room(&self) -> Arc<Room> {
+        Arc::clone(&self.room)
     }
 
     /// Queues records. Returns at once (unless the queue is full); `done` is called when they, and all before them, are durable.
@@ -327,10 +348,14 @@ fn resume(
     // The earlier run may have ended because a sync failed; then the kernel shows these bytes but does not owe them to
     // the disk any more. Written again, they are part of the sync below.
     file.write_all_at(&last.bytes[..last.valid_bytes], 0).map_err(io_error(&path, "writing"))?;
-    segment::reserve(file.as_ref(), &path, length, segment_bytes)?;
+    let reserved = match segment::reserve(file.as_ref(), &path, length, segment_bytes) {
+        // Enough to start with, and to be told: the first record that does not fit waits for room.
+        Err(error) if error.is_no_room() => length,
+        outcome => outcome.map(|()| length.max(segment_bytes))?,
+    };
     file.sync_all().map_err(io_error(&path, "syncing"))?;
     disk.sync_dir(dir).map_err(io_error(dir, "syncing the directory"))?;
-    Ok((Segment { name: last.name, path, file, offset }, repaired))
+    Ok((Segment { name: last.name, path, file, begun: 0, offset, reserved }, repaired))
 }
 
 fn keep_copy(disk: &dyn Disk, dir: &Path, path: &Path, bytes: &[u8]) -> Result<(), WalError> {

@@ -1,6 +1,8 @@
 //! The queue between those who append and the log's thread: bounded in bytes, taken whole, in order. It also keeps the
 //! first failure, after which nothing is taken any more.
 
+use std::time::{Duration, Instant};
+
 use parking_lot::{Condvar, Mutex};
 
 use super::{Done, Record, WalError};
@@ -15,6 +17,11 @@ pub(super) struct Batch {
 const OVERHEAD_BYTES: usize = 64;
 
 impl Batch {
+    /// Bytes the batch takes at most once it is written.
+    pub(super) fn written_bytes_max(&self) -> u64 {
+        (self.queued_bytes() + self.records.len() * OVERHEAD_BYTES) as u64
+    }
+
     fn queued_bytes(&self) -> usize {
         let payload = |record: &Record| match record {
             Record::Entry(entry) => entry.data.len(),
@@ -83,6 +90,14 @@ impl Queue {
         drop(state);
         self.emptied.notify_all();
         true
+    }
+
+    /// Waits until the queue is closed, for so long at most; whether it is.
+    pub(super) fn wait_closed(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        let mut state = self.state.lock();
+        while !state.closed && !self.filled.wait_until(&mut state, deadline).timed_out() {}
+        state.closed
     }
 
     /// Lets the reader end when it has taken everything.

@@ -5,20 +5,24 @@ use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
     Options, Record, WalError, WalMetrics,
-    keeper::Keeper,
+    keeper::{Keeper, Prepared},
     queue::{Batch, Queue},
     record::Encoder,
-    segment::{Head, SegmentName, activate, io_error},
+    room::Room,
+    segment::{Head, SegmentName, activate, io_error, reserve},
 };
 use crate::disk::{Disk, File};
 
 /// Room the write buffer keeps after a larger batch, in bytes.
 const BUFFER_BYTES_KEPT_MAX: usize = 4 << 20;
+
+/// After which the segment's growth is tried again where there was no room.
+const NO_ROOM_RETRY: Duration = Duration::from_millis(100);
 
 /// What opening hands to the thread.
 pub(super) struct Writer {
@@ -28,6 +32,7 @@ pub(super) struct Writer {
     pub(super) metrics: WalMetrics,
     pub(super) queue: Arc<Queue>,
     pub(super) keeper: Keeper,
+    pub(super) room: Arc<Room>,
     /// All segments on disk; the last is written.
     pub(super) segments: VecDeque<SegmentName>,
     pub(super) segment: Segment,
@@ -41,8 +46,12 @@ pub(super) struct Segment {
     pub(super) name: SegmentName,
     pub(super) path: PathBuf,
     pub(super) file: Box<dyn File>,
+    /// Where its beginning ends.
+    pub(super) begun: u64,
     /// Where the next record goes.
     pub(super) offset: u64,
+    /// Up to where blocks are reserved.
+    pub(super) reserved: u64,
 }
 
 /// Tells the queue when the thread ends, however it ends.
@@ -91,6 +100,7 @@ impl Writer {
 
     /// Makes the batches durable.
     fn write(&mut self, batches: &[Batch], buffer: &mut Vec<u8>) -> Result<(), WalError> {
+        self.make_room(batches.iter().map(Batch::written_bytes_max).sum())?;
         for record in batches.iter().flat_map(|batch| &batch.records) {
             self.follow(record)?;
             self.encoder.record(buffer, record);
@@ -98,17 +108,45 @@ impl Writer {
         if buffer.is_empty() {
             return Ok(());
         }
-        let Segment { path, file, offset, .. } = &mut self.segment;
+        let Segment { path, file, offset, reserved, .. } = &mut self.segment;
         let start = Instant::now();
         file.write_all_at(buffer, *offset).map_err(io_error(path, "writing"))?;
         let written = Instant::now();
         file.sync_data().map_err(io_error(path, "syncing"))?;
         *offset += buffer.len() as u64;
+        self.room.set_left(reserved.saturating_sub(*offset));
         self.metrics.write.observe((written - start).as_secs_f64());
         self.metrics.fsync.observe(written.elapsed().as_secs_f64());
         self.metrics.batch_records.observe(batches.iter().map(|batch| batch.records.len()).sum::<usize>() as f64);
         self.metrics.write_bytes.add(i64::try_from(buffer.len()).unwrap_or(i64::MAX));
         Ok(())
+    }
+
+    /// Makes sure that so many bytes can be written: nothing is ever written where there is no room. Waits for room as
+    /// long as it takes, or until the log is closed.
+    fn make_room(&mut self, bytes: u64) -> Result<(), WalError> {
+        loop {
+            let Segment { path, file, offset, reserved, begun, .. } = &mut self.segment;
+            let end = offset.saturating_add(bytes);
+            let Err(error) = reserve(file.as_ref(), path, *reserved, end) else {
+                *reserved = end.max(*reserved);
+                return Ok(());
+            };
+            if !error.is_no_room() {
+                return Err(error);
+            }
+            // A segment that is prepared has room, if this one is not as good as new.
+            if *offset > *begun
+                && let Some(prepared) = self.keeper.take_ready()?
+            {
+                self.cut(prepared)?;
+                continue;
+            }
+            self.room.found_short(&error);
+            if self.queue.wait_closed(NO_ROOM_RETRY) {
+                return Err(error);
+            }
+        }
     }
 
     /// Keeps what a new segment begins with, and refuses what could not be read back.
@@ -127,21 +165,26 @@ impl Writer {
 
     fn tidy(&mut self) -> Result<(), WalError> {
         if self.segment.offset >= self.options.segment_bytes {
-            self.cut()?;
+            // Without room for another segment this one goes on.
+            if let Some(prepared) = self.keeper.take()? {
+                self.cut(prepared)?;
+            }
         }
         self.remove_released()
     }
 
     /// Ends the segment and begins the next.
-    fn cut(&mut self) -> Result<(), WalError> {
-        let Segment { name, path, file, offset } = &self.segment;
+    fn cut(&mut self, prepared: Prepared) -> Result<(), WalError> {
+        let Segment { name, path, file, offset, .. } = &self.segment;
         file.set_len(*offset).map_err(io_error(path, "cutting the segment to its length"))?;
         file.sync_all().map_err(io_error(path, "syncing"))?;
         let name = SegmentName { sequence: name.sequence + 1, first_index: self.head.position.last.saturating_add(1) };
-        let prepared = self.keeper.take()?;
         let temporary: (&Path, &dyn File) = (&prepared.path, prepared.file.as_ref());
         let offset = activate(self.disk.as_ref(), &self.dir, temporary, name, &mut self.encoder, &self.head)?;
-        self.segment = Segment { name, path: name.path(&self.dir), file: prepared.file, offset };
+        let reserved = self.options.segment_bytes;
+        self.segment =
+            Segment { name, path: name.path(&self.dir), file: prepared.file, begun: offset, offset, reserved };
+        self.room.set_left(reserved.saturating_sub(offset));
         self.segments.push_back(name);
         Ok(())
     }

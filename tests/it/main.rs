@@ -4,8 +4,11 @@
 
 mod api;
 mod architecture;
+mod compaction;
+mod full_disk;
 mod kill;
 mod locks;
+mod space;
 mod startup;
 mod support;
 mod tls;

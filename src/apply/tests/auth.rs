@@ -205,18 +205,6 @@ fn what_concerns_everybody_is_for_admins() {
 }
 
 #[test]
-fn what_is_refused_raises_no_alarm() {
-    let mut fixture = Fixture::with_quota(1 << 20);
-    for change in
-        [user_add("root"), grant_role("root", "root"), user_add("ann"), Request::AuthEnable(pb::AuthEnableRequest {})]
-    {
-        fixture.apply(change).unwrap();
-    }
-    assert_eq!(as_ann(&mut fixture, put("k", &"v".repeat(2 << 20))), DENIED);
-    assert!(!fixture.state.alarms.is_raised(pb::AlarmType::Nospace));
-}
-
-#[test]
 fn a_token_is_letters_and_the_entry_it_was_given_in() {
     let mut fixture = fixture();
     let ask = |name: &str| {

@@ -121,47 +121,33 @@ fn compactions() {
 }
 
 #[test]
-fn quota_refuses_growth_and_raises_the_alarm() {
-    let mut fixture = Fixture::with_quota(1024 * 1024);
+fn what_grows_is_refused_while_the_alarm_is_raised() {
+    let mut fixture = Fixture::new();
     fixture.apply(grant(7)).unwrap();
     fixture.apply(put_leased("a", 7)).unwrap();
-    let large = "x".repeat(1024 * 1024);
-    assert_eq!(fixture.apply(put("b", &large)).unwrap_err(), ApiError::NoSpace);
-    assert!(fixture.state.alarms.is_raised(pb::AlarmType::Nospace));
+    fixture.apply(alarm(pb::alarm_request::AlarmAction::Activate, MEMBER_ID, pb::AlarmType::Nospace)).unwrap();
 
     // The alarm outlives a restart, and holds for whatever grows.
     let mut fixture = fixture.reopen();
+    assert!(fixture.state.alarms.is_own(MEMBER_ID, pb::AlarmType::Nospace));
     assert_eq!(fixture.apply(put("a", "")).unwrap_err(), ApiError::NoSpace);
     assert_eq!(fixture.apply(grant(8)).unwrap_err(), ApiError::NoSpace);
-    let txn = |success| Request::Txn(pb::TxnRequest { success, ..Default::default() });
     let op = |request| vec![pb::RequestOp { request: Some(request) }];
-    let put_op = pb::request_op::Request::RequestPut(pb::PutRequest { key: "a".into(), ..Default::default() });
-    assert_eq!(fixture.apply(txn(op(put_op))).unwrap_err(), ApiError::NoSpace);
+    let put_op = || op(pb::request_op::Request::RequestPut(pb::PutRequest { key: "a".into(), ..Default::default() }));
     let delete = pb::DeleteRangeRequest { key: "x".into(), ..Default::default() };
-    fixture.apply(txn(op(pb::request_op::Request::RequestDeleteRange(delete.clone())))).unwrap();
-    fixture.apply(Request::DeleteRange(delete)).unwrap();
+    let delete_op = || op(pb::request_op::Request::RequestDeleteRange(delete.clone()));
+    let txn = |success, failure| Request::Txn(pb::TxnRequest { success, failure, ..Default::default() });
+    assert_eq!(fixture.apply(txn(put_op(), vec![])).unwrap_err(), ApiError::NoSpace);
+    // The branch that puts is not the one that would be taken: refused all the same, as in etcd.
+    assert_eq!(fixture.apply(txn(delete_op(), put_op())).unwrap_err(), ApiError::NoSpace);
+    fixture.apply(txn(delete_op(), vec![])).unwrap();
+    fixture.apply(Request::DeleteRange(delete.clone())).unwrap();
     fixture.apply(Request::Compaction(pb::CompactionRequest { revision: 2, physical: false })).unwrap();
     fixture.apply(Request::LeaseRevoke(pb::LeaseRevokeRequest { id: 7 })).unwrap();
 
     let disarm = alarm(pb::alarm_request::AlarmAction::Deactivate, 0, pb::AlarmType::Nospace);
     assert_eq!(alarms(fixture.apply(disarm)), [(MEMBER_ID, 1)]);
     fixture.apply(put("a", "")).unwrap();
-}
-
-#[test]
-fn the_quota_counts_what_the_same_entry_has_added() {
-    let mut fixture = Fixture::with_quota(1024 * 1024);
-    let half = "x".repeat(600 * 1024);
-    let outcomes = fixture.apply_at(1, vec![put("a", &half), put("b", &half), put("c", &half)]);
-    let refused: Vec<bool> = outcomes.iter().map(Result::is_err).collect();
-    assert_eq!(refused, [false, true, true]);
-}
-
-#[test]
-fn without_a_quota_everything_fits() {
-    let mut fixture = Fixture::with_quota(-1);
-    fixture.apply(put("a", &"x".repeat(1024 * 1024))).unwrap();
-    assert_eq!(fixture.metrics.quota_backend_bytes.get(), 0);
 }
 
 #[test]
@@ -184,8 +170,13 @@ fn alarm_requests() {
     assert_eq!(fixture.apply(grant(7)).unwrap_err(), ApiError::Corrupt);
     assert_eq!(alarms(fixture.apply(alarm(Deactivate, 0, All))), [(5, 1), (6, 2)]);
     fixture.apply(put("a", "")).unwrap();
-    let fixture = fixture.reopen();
+    let mut fixture = fixture.reopen();
     assert!(fixture.state.alarms.list().is_empty());
+
+    // A client's command has a header: its alarm is one raised by hand.
+    fixture.apply_as("", 0, alarm(Activate, 5, Nospace)).unwrap();
+    let fixture = fixture.reopen();
+    assert!(fixture.state.alarms.is_raised_by(5, Nospace) && !fixture.state.alarms.is_own(5, Nospace));
 }
 
 #[test]

@@ -16,6 +16,8 @@ struct FailingDisk {
     /// Calls of that kind still to succeed; negative: all.
     left: Arc<AtomicI64>,
     failed: Arc<AtomicBool>,
+    /// Whether the calls after the failing one fail too.
+    keep_failing: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,7 @@ enum Call {
 
 impl FailingDisk {
     fn new(what: Call) -> FailingDisk {
-        FailingDisk { what, left: Arc::new(AtomicI64::new(-1)), failed: Arc::default() }
+        FailingDisk { what, left: Arc::new(AtomicI64::new(-1)), failed: Arc::default(), keep_failing: Arc::default() }
     }
 
     fn fail_after(&self, calls: i64) {
@@ -37,6 +39,10 @@ impl FailingDisk {
     }
 
     fn call(&self, what: Call) -> io::Result<()> {
+        let fails_again = self.failed.load(Ordering::SeqCst) && self.keep_failing.load(Ordering::SeqCst);
+        if what == self.what && fails_again {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         if what == self.what && self.left.load(Ordering::SeqCst) >= 0 && self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
             self.failed.store(true, Ordering::SeqCst);
             return Err(io::ErrorKind::StorageFull.into());
@@ -162,6 +168,8 @@ fn a_full_disk_rolls_back_and_harms_nothing() {
     try_put(&db, 1, 100).unwrap();
     try_put(&db, 2, 100).unwrap();
     let before = (place.bytes(), db.size_bytes(), db.size_in_use_bytes());
+    // Less than is asked for would be enough, but there is not even that.
+    disk.keep_failing.store(true, Ordering::SeqCst);
     for _ in 0..3 {
         disk.fail_after(0);
         let outcome = try_put(&db, 3, 3000);
@@ -170,6 +178,8 @@ fn a_full_disk_rolls_back_and_harms_nothing() {
         assert_sound(&db);
     }
     assert_filled(&db, 2);
+    disk.fail_after(-1);
+    disk.keep_failing.store(false, Ordering::SeqCst);
     try_put(&db, 4, 100).unwrap();
     try_put(&db, 5, 3000).unwrap();
     assert_sound(&db);

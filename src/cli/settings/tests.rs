@@ -31,6 +31,7 @@ fn defaults_are_those_of_etcd() {
     assert_eq!(config.heartbeat_interval, Duration::from_millis(100));
     assert_eq!(config.election_timeout, Duration::from_millis(1000));
     assert_eq!(config.quota_backend_bytes, 2 << 30);
+    assert_eq!(config.nospace_low_water_percent, Some(90));
     assert_eq!((config.backend_batch_interval, config.backend_batch_limit), (Duration::from_millis(100), 10_000));
     assert_eq!((config.txn_ops_max, config.request_bytes_max), (128, 1_572_864));
     assert_eq!(config.auto_compaction, AutoCompaction::Off);
@@ -86,7 +87,8 @@ fn retentions() {
 
 #[test]
 fn errors_name_the_flag_and_what_is_allowed() {
-    let table: [(&[&str], &str); 24] = [
+    let table: [(&[&str], &str); 25] = [
+        (&["--nospace-low-water-percent", "100"], "--nospace-low-water-percent: 100 is not between 1 and 99"),
         (
             &["--listen-client-urls", "https://127.0.0.1:1"],
             "--listen-client-urls: https://127.0.0.1:1: https needs --cert-file and --key-file",
@@ -128,6 +130,9 @@ fn errors_name_the_flag_and_what_is_allowed() {
 fn zeros_and_negatives_as_in_etcd() {
     let config = config_of(&["--quota-backend-bytes", "-1", "--max-wals", "0"]).expect("no limits");
     assert_eq!((config.quota_backend_bytes, config.wals_max), (-1, usize::MAX));
+    let low_water = |args| config_of(args).map(|config| config.nospace_low_water_percent);
+    assert_eq!(low_water(&["--nospace-low-water-percent=70"]), Ok(Some(70)));
+    assert_eq!(low_water(&["--nospace-disarm=manual"]), Ok(None));
     let config = config_of(&["--quota-backend-bytes=0", "--backend-batch-interval=0"]).expect("defaults");
     assert_eq!(config.quota_backend_bytes, QUOTA_DEFAULT_BYTES);
     assert_eq!(config.backend_batch_interval, BACKEND_BATCH_INTERVAL_DEFAULT);

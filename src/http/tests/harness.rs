@@ -70,6 +70,7 @@ fn config(dir: &std::path::Path) -> Config {
         heartbeat_interval: Duration::from_millis(100),
         election_timeout: Duration::from_secs(1),
         quota_backend_bytes: 0,
+        nospace_low_water_percent: Some(90),
         backend_batch_interval: Duration::from_millis(100),
         backend_batch_limit: 10_000,
         txn_ops_max: 128,

@@ -46,6 +46,13 @@ pub(super) struct KeyIndex {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Older(Vec<Packed>);
 
+/// Most entries of one key that are freed on the spot.
+const DROPPED_ENTRIES_MAX: usize = 1_024;
+
+/// Histories that were forgotten. Freeing a long one takes time.
+#[derive(Debug, Default)]
+pub(in crate::mvcc) struct Garbage(Vec<Vec<Packed>>);
+
 impl KeyIndex {
     pub(super) fn new(first: Entry) -> Self {
         KeyIndex { newest: first.into(), older: None }
@@ -94,9 +101,11 @@ impl KeyIndex {
     ///
     /// Everything above `revision` stays, everything at it stays (so that the changes of `revision` can still be told
     /// whole), and if there is nothing at it, the newest below stays unless it is a tombstone.
-    pub(super) fn compact(&mut self, revision: i64) -> bool {
+    pub(super) fn compact(&mut self, revision: i64, garbage: &mut Garbage) -> bool {
         if self.newest.revision.main < revision {
-            self.older = None;
+            if let Some(older) = self.older.take().filter(|older| older.0.len() > DROPPED_ENTRIES_MAX) {
+                garbage.0.push(older.0);
+            }
             return self.is_live();
         }
         let older = self.older();
@@ -107,17 +116,19 @@ impl KeyIndex {
             Some(last) if !is_changed_at && !Entry::from(*last).is_tombstone() => below - 1,
             _ => below,
         };
-        self.forget(first_kept);
+        self.forget(first_kept, garbage);
         true
     }
 
-    fn forget(&mut self, count: usize) {
+    fn forget(&mut self, count: usize, garbage: &mut Garbage) {
         let Some(older) = self.older.as_mut().filter(|_| count > 0) else { return };
-        older.0.drain(..count);
+        let kept = older.0.split_off(count);
+        let forgotten = std::mem::replace(&mut older.0, kept);
         if older.0.is_empty() {
             self.older = None;
-        } else {
-            older.0.shrink_to_fit();
+        }
+        if forgotten.len() > DROPPED_ENTRIES_MAX {
+            garbage.0.push(forgotten);
         }
     }
 

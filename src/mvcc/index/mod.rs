@@ -13,12 +13,12 @@ mod walk;
 use std::ops::{Bound, ControlFlow};
 
 use key_index::KeyIndex;
-use tree::{Node, Sums};
+use tree::{Compaction, Node, Sums};
 use walk::Count;
 
 use super::{KeyMeta, KeyRange, Record, Revision};
 
-pub(super) use key_index::VERSION_MAX;
+pub(super) use key_index::{Garbage, VERSION_MAX};
 
 /// The key's state as one revision left it, as far as the index knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,8 +190,15 @@ impl Index {
         (i64::try_from(count.total).unwrap_or(i64::MAX), resume)
     }
 
-    /// Compacts up to `keys_max` keys behind `after`. Keys a compaction cannot change are passed by, many at a time.
-    pub(super) fn compact_step(&mut self, after: Option<&[u8]>, revision: i64, keys_max: usize) -> Resume {
-        tree::compact(&mut self.root, after, revision, keys_max)
+    /// Compacts up to `keys_max` keys behind `after`. Keys a compaction cannot change are passed by, many at a time. Long
+    /// histories go to `garbage`, to be freed without a lock.
+    pub(super) fn compact_step(
+        &mut self,
+        after: Option<&[u8]>,
+        revision: i64,
+        keys_max: usize,
+        garbage: &mut Garbage,
+    ) -> Resume {
+        tree::compact(&mut self.root, after, &mut Compaction { revision, budget: keys_max.max(1), garbage })
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::{Direction, Entry, Index, Node, key_index::KeyIndex, tree};
+use super::{Direction, Entry, Garbage, Index, Node, key_index::KeyIndex, tree};
 use crate::mvcc::{KeyRange, Revision};
 
 /// "2 3 5t 7" is: put at 2, put at 3, deleted at 5, put at 7. "7.1" is change 1 of revision 7.
@@ -99,7 +99,7 @@ fn compaction_keeps_what_reads_at_its_revision_need() {
     ];
     for (history, revision, left) in cases {
         let mut index = key_index(history);
-        let remains = index.compact(revision);
+        let remains = index.compact(revision, &mut Garbage::default());
         assert_eq!(if remains { text(&index) } else { String::new() }, left, "{history} compacted at {revision}");
     }
 }
@@ -146,7 +146,7 @@ proptest! {
         prop_assert_eq!(walk(&index, &range, at, keys_max), expected.clone());
         let mut after = None;
         loop {
-            after = index.compact_step(after.as_deref(), compacted, keys_max);
+            after = index.compact_step(after.as_deref(), compacted, keys_max, &mut Garbage::default());
             if after.is_none() { break }
         }
         if compacted <= at {
@@ -243,7 +243,7 @@ mod against_a_model {
                 compacted = ((main as f64 * share) as i64).max(compacted);
                 let mut after = None;
                 loop {
-                    after = index.compact_step(after.as_deref(), compacted, keys_max);
+                    after = index.compact_step(after.as_deref(), compacted, keys_max, &mut Garbage::default());
                     if after.is_none() { break }
                 }
                 check_sums(&index.root);
@@ -356,9 +356,9 @@ mod against_a_model {
             let entry = Entry::after_put(Revision { main: number + 2, sub: 0 }, None, false);
             index.record(format!("/{number:06}").as_bytes(), entry);
         }
-        assert_eq!(index.compact_step(None, 20_001, 1), None);
+        assert_eq!(index.compact_step(None, 20_001, 1, &mut Garbage::default()), None);
         index.record(b"/010000", Entry::tombstone(Revision { main: 20_002, sub: 0 }));
-        assert_eq!(index.compact_step(None, 20_003, tree::NODE_ITEMS_MAX + 1), None);
+        assert_eq!(index.compact_step(None, 20_003, tree::NODE_ITEMS_MAX + 1, &mut Garbage::default()), None);
         assert_eq!(index.known_and_live(&all()), (19_999, 19_999));
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{
     Entry,
-    key_index::KeyIndex,
+    key_index::{Garbage, KeyIndex},
     packed::{PackedKeys, reserve},
 };
 
@@ -59,6 +59,14 @@ impl Sums {
     fn is_compact(&self) -> bool {
         self.keys == self.live && self.keys == self.revisions
     }
+}
+
+/// A compaction on its way through the tree.
+pub(super) struct Compaction<'g> {
+    pub(super) revision: i64,
+    /// Keys that may still be looked at; at least one.
+    pub(super) budget: usize,
+    pub(super) garbage: &'g mut Garbage,
 }
 
 #[derive(Debug)]
@@ -121,11 +129,11 @@ impl Node {
         }
     }
 
-    /// Compacts keys behind `after` until `budget` keys were looked at; returns the last of them if there may be more.
-    fn compact(&mut self, after: Option<&[u8]>, revision: i64, budget: &mut usize) -> Option<Box<[u8]>> {
+    /// Compacts keys behind `after` until the budget is used up; returns the last of them if there may be more.
+    fn compact(&mut self, after: Option<&[u8]>, compaction: &mut Compaction<'_>) -> Option<Box<[u8]>> {
         match self {
-            Node::Leaf(leaf) => leaf.compact(after, revision, budget),
-            Node::Branch(branch) => branch.compact(after, revision, budget),
+            Node::Leaf(leaf) => leaf.compact(after, compaction),
+            Node::Branch(branch) => branch.compact(after, compaction),
         }
     }
 
@@ -190,12 +198,12 @@ impl Leaf {
         Some((bound, Child::new(Node::Leaf(right))))
     }
 
-    fn compact(&mut self, after: Option<&[u8]>, revision: i64, budget: &mut usize) -> Option<Box<[u8]>> {
+    fn compact(&mut self, after: Option<&[u8]>, compaction: &mut Compaction<'_>) -> Option<Box<[u8]>> {
         let mut at = after.map_or(0, |after| self.keys.partition_point(|key| key <= after));
         while at < self.values.len() {
-            *budget -= 1;
-            let resume = (*budget == 0).then(|| self.keys.get(at).into());
-            if self.values[at].compact(revision) {
+            compaction.budget -= 1;
+            let resume = (compaction.budget == 0).then(|| self.keys.get(at).into());
+            if self.values[at].compact(compaction.revision, compaction.garbage) {
                 at += 1;
             } else {
                 self.keys.remove(at);
@@ -245,14 +253,14 @@ impl Branch {
         Some((bound, Child::new(Node::Branch(right))))
     }
 
-    fn compact(&mut self, mut after: Option<&[u8]>, revision: i64, budget: &mut usize) -> Option<Box<[u8]>> {
+    fn compact(&mut self, mut after: Option<&[u8]>, compaction: &mut Compaction<'_>) -> Option<Box<[u8]>> {
         let mut at = after.map_or(0, |after| self.child_of(after));
         let mut resume = None;
         while at < self.children.len() && resume.is_none() {
             let child = &mut self.children[at];
             let after = after.take();
             if !child.sums.is_compact() {
-                resume = child.node.compact(after, revision, budget);
+                resume = child.node.compact(after, compaction);
                 child.sums = child.node.sums();
             }
             if child.sums.keys == 0 {
@@ -310,9 +318,9 @@ pub(super) fn record(root: &mut Node, key: &[u8], entry: Entry) {
     }
 }
 
-/// Compacts up to `keys_max` keys behind `after`; returns the last one looked at if there may be more.
-pub(super) fn compact(root: &mut Node, after: Option<&[u8]>, revision: i64, keys_max: usize) -> Option<Box<[u8]>> {
-    let resume = root.compact(after, revision, &mut keys_max.max(1));
+/// Compacts keys behind `after` until the budget is used up; returns the last one looked at if there may be more.
+pub(super) fn compact(root: &mut Node, after: Option<&[u8]>, compaction: &mut Compaction<'_>) -> Option<Box<[u8]>> {
+    let resume = root.compact(after, compaction);
     loop {
         match root {
             Node::Branch(branch) if branch.children.is_empty() => *root = Node::default(),

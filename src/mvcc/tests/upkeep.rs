@@ -53,6 +53,26 @@ fn defragmenting_gives_room_back_and_keeps_everything() {
     assert_eq!(store.get(b"after", 0).unwrap().unwrap().value, "1");
 }
 
+/// Every second of many neighbours goes: what is left moves together, and the room counts as free at once.
+#[test]
+fn room_made_by_a_compaction_counts_without_a_defragmentation() {
+    let (_dir, _path, store) = fresh();
+    for n in 0..4_000 {
+        put(&store, &format!("k{n:04}"), &"v".repeat(300));
+    }
+    seal(&store, 1);
+    wait(|done| store.flush(done)).unwrap();
+    let before = store.used_bytes();
+    for n in (0..4_000).step_by(2) {
+        delete(&store, &format!("k{n:04}"));
+    }
+    put(&store, "last", "");
+    compact(&store, store.revision(), 2);
+    let after = store.used_bytes();
+    assert!(after < before * 7 / 10, "{after} of {before} bytes are in use with half the keys");
+    assert_eq!(after, store.db_size_in_use_bytes(), "all is written");
+}
+
 #[test]
 fn reads_and_writes_go_on_while_the_file_is_defragmented() {
     let (_dir, path, store) = fresh();

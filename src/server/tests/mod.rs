@@ -31,6 +31,7 @@ fn config(data_dir: &Path) -> Config {
         heartbeat_interval: Duration::from_millis(20),
         election_timeout: Duration::from_millis(200),
         quota_backend_bytes: 1 << 30,
+        nospace_low_water_percent: Some(90),
         backend_batch_interval: Duration::from_millis(100),
         backend_batch_limit: 10_000,
         txn_ops_max: 128,

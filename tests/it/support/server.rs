@@ -65,6 +65,15 @@ impl Server {
 
     /// As [`Server::start`], with more flags.
     pub(crate) fn start_with(data_dir: &Path, flags: &[&str]) -> Server {
+        Server::start_until(data_dir, flags, "/readyz")
+    }
+
+    /// As [`Server::start_with`], but only until it lives: for a server that cannot be ready.
+    pub(crate) fn start_unready(data_dir: &Path, flags: &[&str]) -> Server {
+        Server::start_until(data_dir, flags, "/livez")
+    }
+
+    fn start_until(data_dir: &Path, flags: &[&str], probe: &str) -> Server {
         let (child, output) = spawn(data_dir, flags);
         // From here on the child is killed if the test fails.
         let mut server = Server { child, output, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
@@ -73,7 +82,7 @@ impl Server {
             if let Some(status) = server.child.try_wait().unwrap() {
                 panic!("the server ended with {status} before it was ready:\n{}", server.output.text());
             }
-            server.client().get("/readyz").ok().filter(|answer| answer.status == 200)
+            server.client().get(probe).ok().filter(|answer| answer.status == 200)
         });
         server
     }
@@ -129,6 +138,13 @@ impl Server {
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Limits the size of files the process can make larger, in bytes; `None`: no more.
+    pub(crate) fn limit_file_bytes(&self, bytes: Option<u64>) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let limit = rustix::process::Rlimit { current: bytes, maximum: None };
+        rustix::process::prlimit(Some(pid), rustix::process::Resource::Fsize, limit).unwrap();
     }
 
     /// SIGTERM, without waiting.
