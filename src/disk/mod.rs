@@ -9,6 +9,8 @@
 //! [`Disk::sync_dir`]; [`durable_rename`] is the one way to put a finished file in its place.
 
 mod real;
+#[cfg(test)]
+pub(crate) mod sim;
 
 use std::{
     fmt::Debug,

@@ -1,6 +1,5 @@
 //! A member's parts, and members that start, serve and stop in this process.
 
-mod failing;
 mod files;
 mod life;
 
