@@ -137,8 +137,14 @@ fn work(disk: &SimDisk, dir: &Path, may_refuse: bool) {
 
 async fn try_work(disk: &SimDisk, dir: &Path) -> Result<(), String> {
     let member = Member::start(Arc::new(disk.clone()), dir).await?;
-    disk.restarted(judge(&member.state.store, &disk.promise()).unwrap());
-    let outcome = propose_all(&member, disk).await;
+    let outcome = match judge(&member.state.store, &disk.promise()) {
+        Ok(held) => {
+            disk.restarted(held);
+            propose_all(&member, disk).await
+        }
+        // A store whose resumed compaction failed answers nothing.
+        Err(what) => Err(member.upkeep(1).await.expect_err(&what)),
+    };
     let stopped = member.stop().await;
     outcome.and(stopped)
 }

@@ -25,7 +25,7 @@ async fn connect(address: SocketAddr, path: &str, body: &Value) -> TcpStream {
 }
 
 /// Status and body of one call.
-async fn call(address: SocketAddr, path: &str, body: Value) -> (u16, Value) {
+pub(super) async fn call(address: SocketAddr, path: &str, body: Value) -> (u16, Value) {
     let mut answer = String::new();
     connect(address, path, &body).await.read_to_string(&mut answer).await.expect("an answer");
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
