@@ -15,7 +15,7 @@ use crate::{
     lease::Lessor,
     members::{Member, Members},
     metrics::Metrics,
-    mvcc::{LogPosition, Store, StoreOptions, buckets},
+    mvcc::{LogPosition, MvccError, Store, StoreOptions, buckets},
     proto::{
         etcdserverpb as pb,
         revgatepb::{InternalRaftRequest, RequestHeader, internal_raft_request::Request},
@@ -30,10 +30,15 @@ pub(crate) const CLUSTER_ID: u64 = 0xc1;
 
 /// Opens the state in `dir/db`. Commits come only when they are asked for, or never: `commit_interval` is an hour.
 pub(crate) fn open_state(disk: Arc<dyn Disk>, dir: &Path, metrics: &Metrics) -> State {
+    try_open_state(disk, dir, metrics).unwrap()
+}
+
+/// The same on a disk that may fail.
+pub(crate) fn try_open_state(disk: Arc<dyn Disk>, dir: &Path, metrics: &Metrics) -> Result<State, MvccError> {
     let options = bolt::Options { map_bytes_max: 1 << 30 };
-    let db = bolt::Db::open(disk, &dir.join("db"), &options).unwrap();
+    let db = bolt::Db::open(disk, &dir.join("db"), &options)?;
     let options = StoreOptions { commit_interval: Duration::from_secs(3600), ..StoreOptions::default() };
-    let (store, restored) = Store::open(db, options, metrics).unwrap();
+    let (store, restored) = Store::open(db, options, metrics)?;
     let clock = Arc::new(SystemClock::new());
     let lessor = Arc::new(Lessor::new(clock.clone(), 1));
     lessor.restore(&store.bucket_pairs(buckets::LEASE).unwrap(), restored.lease_attachments).unwrap();
@@ -57,7 +62,7 @@ pub(crate) fn open_state(disk: Arc<dyn Disk>, dir: &Path, metrics: &Metrics) -> 
     let pairs = |bucket| store.bucket_pairs(bucket).unwrap();
     auth.restore(&pairs(buckets::AUTH), &pairs(buckets::AUTH_USERS), &pairs(buckets::AUTH_ROLES)).unwrap();
     let hub = Hub::start(store.clone(), options, clock, metrics);
-    State { store, lessor, members, alarms, auth, hub }
+    Ok(State { store, lessor, members, alarms, auth, hub })
 }
 
 /// etcd's defaults, but for the quota.

@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::disk::{Disk, File, OpenMode, durable_rename};
+use crate::disk::{Disk, File, OpenMode, durable_rename, sync_parent};
 
 use super::{
     Db, Inner, Options, View, Writer, compact,
@@ -37,11 +37,32 @@ pub(super) fn open(disk: &Arc<dyn Disk>, path: &Path, options: &Options) -> Resu
         None => {
             let file = disk.open(path, OpenMode::ReadWrite).map_err(|source| BoltError::io(path, "opening", source))?;
             lock(&*file, path)?;
+            settle(&**disk, &*file, path)?;
             file
         }
     };
     compact::remove_leftovers(&**disk, path)?;
     open_file(Arc::clone(disk), file, path, options.map_bytes_max)
+}
+
+/// Makes durable what an earlier process showed but may not have lived to make so: the file's name, if it ended between
+/// giving it and syncing the directory, and the last commit, if the sync of its meta page failed. After such a failure
+/// the kernel takes the page for written, and no later sync would write it; so it is written again. What the meta page
+/// refers to was synced before it was first written. Without this the next commits would build on a meta page the
+/// disk does not have, and reuse pages of the one it has.
+fn settle(disk: &dyn Disk, file: &dyn File, path: &Path) -> Result<(), BoltError> {
+    let failed = |action| move |source| BoltError::io(path, action, source);
+    let page_bytes = u64::from(read_meta(file, path)?.page_bytes);
+    for offset in [0, page_bytes] {
+        let mut head = [0; META_PAGE_BYTES];
+        match file.read_exact_at(&mut head, offset) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
+            outcome => outcome.map_err(failed("reading a meta page"))?,
+        }
+        file.write_all_at(&head, offset).map_err(failed("writing a meta page again"))?;
+    }
+    file.sync_all().map_err(failed("syncing what an earlier process left"))?;
+    sync_parent(disk, path).map_err(failed("syncing its directory"))
 }
 
 /// Opens a file that is ours already; `path` is the name it has or is about to get.

@@ -9,6 +9,8 @@
 //! [`Disk::sync_dir`]; [`durable_rename`] is the one way to put a finished file in its place.
 
 mod real;
+#[cfg(test)]
+pub(crate) mod sim;
 
 use std::{
     fmt::Debug,
@@ -85,4 +87,37 @@ pub fn durable_rename(disk: &dyn Disk, from: &Path, to: &Path) -> io::Result<()>
     disk.rename(from, to)?;
     let dir = to.parent().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "path has no directory"))?;
     disk.sync_dir(dir)
+}
+
+/// Creates a directory and those above it; after an `Ok` their names stay, whatever happens to the machine.
+///
+/// One after the other, from the outermost: an earlier process that ended on the way left at most one whose name was
+/// not synced, which is the innermost that is there.
+pub fn create_dir_durably(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let mut missing = Vec::new();
+    for ancestor in dir.ancestors().filter(|path| !path.as_os_str().is_empty()) {
+        if disk.exists(ancestor)? {
+            match sync_parent(disk, ancestor) {
+                // Whoever made a directory in one we may not even read, it was not us.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                outcome => outcome?,
+            }
+            break;
+        }
+        missing.push(ancestor);
+    }
+    for created in missing.into_iter().rev() {
+        disk.create_dir_all(created)?;
+        sync_parent(disk, created)?;
+    }
+    Ok(())
+}
+
+/// Makes a path's name durable.
+pub fn sync_parent(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => disk.sync_dir(Path::new(".")),
+        Some(parent) => disk.sync_dir(parent),
+        None => Ok(()),
+    }
 }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::disk::{Disk, File, OpenMode};
+use crate::disk::{Disk, File, OpenMode, create_dir_durably};
 
 use super::error::ServerError;
 
@@ -24,7 +24,7 @@ impl DataDir {
     pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<DataDir, ServerError> {
         let failed = |action| move |source| ServerError::DataDir { path: path.to_owned(), action, source };
         for dir in ["member/snap", "member/wal"] {
-            create_durably(disk, &path.join(dir)).map_err(failed("create"))?;
+            create_dir_durably(disk, &path.join(dir)).map_err(failed("create"))?;
         }
         let lock = open_lock(disk, &path.join("member/lock")).map_err(failed("lock"))?;
         if !lock.try_lock_exclusive().map_err(failed("lock"))? {
@@ -52,25 +52,6 @@ impl DataDir {
         let failed = |source| ServerError::DataDir { path: self.path.clone(), action: "release", source };
         self.lock.set_len(0).map_err(failed)
     }
-}
-
-/// Creates a directory so that a crash of the machine does not take its name away.
-fn create_durably(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-    let mut missing = Vec::new();
-    for ancestor in dir.ancestors().filter(|ancestor| !ancestor.as_os_str().is_empty()) {
-        if disk.exists(ancestor)? {
-            break;
-        }
-        missing.push(ancestor);
-    }
-    disk.create_dir_all(dir)?;
-    for created in missing {
-        match created.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => disk.sync_dir(parent)?,
-            _ => disk.sync_dir(Path::new("."))?,
-        }
-    }
-    Ok(())
 }
 
 fn open_lock(disk: &dyn Disk, path: &Path) -> io::Result<Box<dyn File>> {

@@ -42,7 +42,7 @@ use self::{
     writer::{Segment, Writer},
 };
 use crate::{
-    disk::{Disk, File, OpenMode},
+    disk::{Disk, File, OpenMode, create_dir_durably},
     metrics::Metrics,
 };
 
@@ -238,7 +238,7 @@ impl Wal {
         options: Options,
         metrics: WalMetrics,
     ) -> Result<(Wal, Recovered), WalError> {
-        segment::create_dir(disk.as_ref(), dir)?;
+        create_dir_durably(disk.as_ref(), dir).map_err(io_error(dir, "creating the directory"))?;
         let lock = lock(disk.as_ref(), dir)?;
         let mut segments = segment::list(disk.as_ref(), dir)?;
         if segments.is_empty() {

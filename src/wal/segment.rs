@@ -141,35 +141,13 @@ pub(super) struct Head {
     pub(super) position: Position,
 }
 
-/// Makes the directory and the first segment. A crash on the way leaves no segment.
+/// Makes the first segment. A crash on the way leaves no segment.
 pub(super) fn create_log(disk: &dyn Disk, dir: &Path, head: &Head, segment_bytes: u64) -> Result<(), WalError> {
     remove_temporary(disk, dir)?;
     let path = temporary_path(dir, 0);
     let file = create_temporary(disk, &path, segment_bytes)?;
     let first = SegmentName { sequence: 0, first_index: 0 };
     activate(disk, dir, (&path, file.as_ref()), first, &mut Encoder::new(0), head)?;
-    Ok(())
-}
-
-/// Makes the directory and those above it, and their names durable.
-pub(super) fn create_dir(disk: &dyn Disk, dir: &Path) -> Result<(), WalError> {
-    let mut missing = Vec::new();
-    for ancestor in dir.ancestors().filter(|path| !path.as_os_str().is_empty()) {
-        if disk.exists(ancestor).map_err(io_error(ancestor, "looking for the directory"))? {
-            break;
-        }
-        missing.push(ancestor);
-    }
-    disk.create_dir_all(dir).map_err(io_error(dir, "creating the directory"))?;
-    // The innermost is synced even if it was there: an earlier run may have crashed before it was.
-    for created in missing.iter().rev().copied().chain([dir]) {
-        let parent = match created.parent() {
-            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-            Some(parent) => parent,
-            None => continue,
-        };
-        disk.sync_dir(parent).map_err(io_error(parent, "syncing the directory"))?;
-    }
     Ok(())
 }
 

@@ -1,116 +1,11 @@
 //! A disk that fails: what is rolled back, what poisons, and that the last commit stays readable.
 
-use std::{
-    io,
-    os::fd::BorrowedFd,
-    sync::atomic::{AtomicBool, AtomicI64, Ordering},
-};
-
 use super::*;
-use crate::disk::OpenMode;
+use crate::disk::sim::{Call, ENOSPC, Failure, Fault, SimDisk};
 
-/// The real disk, but the n-th call of one kind fails.
-#[derive(Clone, Debug)]
-struct FailingDisk {
-    what: Call,
-    /// Calls of that kind still to succeed; negative: all.
-    left: Arc<AtomicI64>,
-    failed: Arc<AtomicBool>,
-    /// Whether the calls after the failing one fail too.
-    keep_failing: Arc<AtomicBool>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Call {
-    Allocate,
-    Write,
-    SyncData,
-    SyncAll,
-}
-
-impl FailingDisk {
-    fn new(what: Call) -> FailingDisk {
-        FailingDisk { what, left: Arc::new(AtomicI64::new(-1)), failed: Arc::default(), keep_failing: Arc::default() }
-    }
-
-    fn fail_after(&self, calls: i64) {
-        self.failed.store(false, Ordering::SeqCst);
-        self.left.store(calls, Ordering::SeqCst);
-    }
-
-    fn call(&self, what: Call) -> io::Result<()> {
-        let fails_again = self.failed.load(Ordering::SeqCst) && self.keep_failing.load(Ordering::SeqCst);
-        if what == self.what && fails_again {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        if what == self.what && self.left.load(Ordering::SeqCst) >= 0 && self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
-            self.failed.store(true, Ordering::SeqCst);
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        Ok(())
-    }
-}
-
-impl Disk for FailingDisk {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn File>> {
-        Ok(Box::new(FailingFile(RealDisk.open(path, mode)?, self.clone())))
-    }
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        RealDisk.create_dir_all(path)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        RealDisk.list(dir)
-    }
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        RealDisk.exists(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealDisk.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove(path)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        RealDisk.sync_dir(dir)
-    }
-}
-
-#[derive(Debug)]
-struct FailingFile(Box<dyn File>, FailingDisk);
-
-impl File for FailingFile {
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_exact_at(buf, offset)
-    }
-    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        // Half of what was to be written gets there.
-        self.1.call(Call::Write).inspect_err(|_| self.0.write_all_at(&buf[..buf.len() / 2], offset).unwrap())?;
-        self.0.write_all_at(buf, offset)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.1.call(Call::SyncData)?;
-        self.0.sync_data()
-    }
-    fn sync_all(&self) -> io::Result<()> {
-        self.1.call(Call::SyncAll)?;
-        self.0.sync_all()
-    }
-    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.1.call(Call::Allocate)?;
-        self.0.allocate(offset, len)
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-    fn try_lock_exclusive(&self) -> io::Result<bool> {
-        self.0.try_lock_exclusive()
-    }
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.0.descriptor()
-    }
+/// The call of this kind after so many fails; a write does half of its work first.
+fn fail_after(disk: &SimDisk, what: Call, calls: usize) {
+    disk.fail(Fault::after(calls, &[what], Failure::Short(ENOSPC)));
 }
 
 fn try_put(db: &Db, fill: u8, bytes: usize) -> Result<CommitStats, BoltError> {
@@ -133,13 +28,13 @@ fn after_a_failed_write_or_sync_nothing_more_is_written() {
     for (what, grows) in [(Call::Write, false), (Call::SyncData, false), (Call::SyncAll, true)] {
         for calls in 0.. {
             let place = Place::new();
-            let disk = FailingDisk::new(what);
+            let disk = SimDisk::default();
             let db = Db::open(Arc::new(disk.clone()), &place.path, &OPTIONS).unwrap();
             try_put(&db, 1, 100).unwrap();
             try_put(&db, 2, 100).unwrap();
-            disk.fail_after(calls);
+            fail_after(&disk, what, calls);
             let outcome = try_put(&db, 3, if grows { 3000 } else { 100 });
-            if !disk.failed.load(Ordering::SeqCst) {
+            if disk.faults_struck() == 0 {
                 outcome.unwrap();
                 assert!(calls > 0, "{what:?} is called at all");
                 break;
@@ -163,23 +58,21 @@ fn after_a_failed_write_or_sync_nothing_more_is_written() {
 #[test]
 fn a_full_disk_rolls_back_and_harms_nothing() {
     let place = Place::new();
-    let disk = FailingDisk::new(Call::Allocate);
+    let disk = SimDisk::default();
     let db = Db::open(Arc::new(disk.clone()), &place.path, &OPTIONS).unwrap();
     try_put(&db, 1, 100).unwrap();
     try_put(&db, 2, 100).unwrap();
     let before = (place.bytes(), db.size_bytes(), db.size_in_use_bytes());
     // Less than is asked for would be enough, but there is not even that.
-    disk.keep_failing.store(true, Ordering::SeqCst);
+    disk.fail(Fault::every(&[Call::Allocate], Failure::Errno(ENOSPC)));
     for _ in 0..3 {
-        disk.fail_after(0);
         let outcome = try_put(&db, 3, 3000);
         assert!(matches!(outcome, Err(BoltError::NoRoom { .. })), "{outcome:?}");
         assert_eq!((place.bytes(), db.size_bytes(), db.size_in_use_bytes()), before);
         assert_sound(&db);
     }
     assert_filled(&db, 2);
-    disk.fail_after(-1);
-    disk.keep_failing.store(false, Ordering::SeqCst);
+    disk.heal();
     try_put(&db, 4, 100).unwrap();
     try_put(&db, 5, 3000).unwrap();
     assert_sound(&db);
@@ -206,10 +99,10 @@ fn a_file_that_could_not_be_made_is_made_the_next_time() {
     for what in [Call::Allocate, Call::Write, Call::SyncAll] {
         for calls in 0..2 {
             let place = Place::new();
-            let disk = FailingDisk::new(what);
-            disk.fail_after(calls);
+            let disk = SimDisk::default();
+            fail_after(&disk, what, calls);
             let outcome = Db::open(Arc::new(disk.clone()), &place.path, &OPTIONS);
-            assert_eq!(outcome.is_err(), disk.failed.load(Ordering::SeqCst));
+            assert_eq!(outcome.is_err(), disk.faults_struck() > 0);
             if outcome.is_err() {
                 assert!(!place.path.exists());
             }
@@ -225,13 +118,13 @@ fn a_copy_that_fails_leaves_the_file_in_use_or_the_handle_closed_to_writes() {
     for what in [Call::Allocate, Call::Write, Call::SyncData, Call::SyncAll] {
         for calls in 0.. {
             let place = Place::new();
-            let disk = FailingDisk::new(what);
+            let disk = SimDisk::default();
             let db = Db::open(Arc::new(disk.clone()), &place.path, &OPTIONS).unwrap();
             try_put(&db, 1, 3000).unwrap();
-            disk.fail_after(calls);
+            fail_after(&disk, what, calls);
             let outcome = db.compact(0.9, &|| true);
-            let failed = disk.failed.load(Ordering::SeqCst);
-            disk.fail_after(-1);
+            let failed = disk.faults_struck() > 0;
+            disk.heal();
             match outcome {
                 Ok(copy) => {
                     assert!(!failed && calls > 0, "{what:?} {calls}");

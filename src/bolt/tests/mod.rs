@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails panics")]
 
 mod copies;
+mod crash;
 mod damage;
 mod failures;
 mod interop;

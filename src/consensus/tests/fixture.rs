@@ -1,15 +1,6 @@
 //! A member on a real directory whose log's disk can be made to fail.
 
-use std::{
-    io,
-    os::fd::BorrowedFd,
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use tempfile::TempDir;
 
@@ -19,84 +10,11 @@ use crate::{
         fixture::{CLUSTER_ID, MEMBER_ID, command, config, open_state},
     },
     consensus::{Consensus, ConsensusError, ConsensusOptions},
-    disk::{Disk, File, OpenMode, RealDisk},
+    disk::sim::SimDisk,
     error::ApiError,
     metrics::Metrics,
     proto::revgatepb::internal_raft_request::Request,
 };
-
-/// The real disk, until it is told to fail every sync of data.
-#[derive(Clone, Debug, Default)]
-pub(super) struct FailingDisk {
-    pub(super) fails: Arc<AtomicBool>,
-    /// What every sync of data takes beside its own time.
-    pub(super) sync_delay: Duration,
-}
-
-#[derive(Debug)]
-struct FailingFile {
-    file: Box<dyn File>,
-    disk: FailingDisk,
-}
-
-impl Disk for FailingDisk {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn File>> {
-        let file = RealDisk.open(path, mode)?;
-        Ok(Box::new(FailingFile { file, disk: self.clone() }))
-    }
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        RealDisk.create_dir_all(path)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        RealDisk.list(dir)
-    }
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        RealDisk.exists(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealDisk.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove(path)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        RealDisk.sync_dir(dir)
-    }
-}
-
-impl File for FailingFile {
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_exact_at(buf, offset)
-    }
-    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(buf, offset)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        std::thread::sleep(self.disk.sync_delay);
-        if self.disk.fails.load(Ordering::SeqCst) {
-            return Err(io::Error::other("the disk is gone"));
-        }
-        self.file.sync_data()
-    }
-    fn sync_all(&self) -> io::Result<()> {
-        self.file.sync_all()
-    }
-    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.file.allocate(offset, len)
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-    fn try_lock_exclusive(&self) -> io::Result<bool> {
-        self.file.try_lock_exclusive()
-    }
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.file.descriptor()
-    }
-}
 
 pub(super) fn options(dir: &Path) -> ConsensusOptions {
     ConsensusOptions {
@@ -120,9 +38,9 @@ pub(super) struct Member {
     pub(super) state: State,
     pub(super) metrics: Metrics,
     /// The log's.
-    pub(super) disk: FailingDisk,
+    pub(super) disk: SimDisk,
     /// The backend file's.
-    pub(super) file_disk: FailingDisk,
+    pub(super) file_disk: SimDisk,
     pub(super) dir: TempDir,
 }
 
@@ -132,7 +50,7 @@ impl Member {
     }
 
     pub(super) async fn start_on_slow_disk(sync_delay: Duration) -> Member {
-        let disk = FailingDisk { sync_delay, ..FailingDisk::default() };
+        let disk = SimDisk::with_slow_syncs(sync_delay);
         Member::start_on(disk, tempfile::tempdir().unwrap(), |_| {}).await.unwrap()
     }
 
@@ -140,18 +58,18 @@ impl Member {
         dir: TempDir,
         adjust: impl FnOnce(&mut ConsensusOptions),
     ) -> Result<Member, ConsensusError> {
-        Member::start_on(FailingDisk::default(), dir, adjust).await
+        Member::start_on(SimDisk::default(), dir, adjust).await
     }
 
     /// Starts a member that must refuse.
     pub(super) async fn refused_in(dir: &TempDir, adjust: impl FnOnce(&mut ConsensusOptions)) -> ConsensusError {
-        let (started, state, ..) = launch(&FailingDisk::default(), dir.path(), adjust).await;
+        let (started, state, ..) = launch(&SimDisk::default(), dir.path(), adjust).await;
         state.hub.close();
         started.expect_err("a member that refuses to start")
     }
 
     async fn start_on(
-        disk: FailingDisk,
+        disk: SimDisk,
         dir: TempDir,
         adjust: impl FnOnce(&mut ConsensusOptions),
     ) -> Result<Member, ConsensusError> {
@@ -190,12 +108,12 @@ impl Member {
 }
 
 async fn launch(
-    disk: &FailingDisk,
+    disk: &SimDisk,
     dir: &Path,
     adjust: impl FnOnce(&mut ConsensusOptions),
-) -> (Result<Consensus, ConsensusError>, State, Metrics, FailingDisk) {
+) -> (Result<Consensus, ConsensusError>, State, Metrics, SimDisk) {
     let metrics = Metrics::new();
-    let file_disk = FailingDisk::default();
+    let file_disk = SimDisk::default();
     let state = open_state(Arc::new(file_disk.clone()), dir, &metrics);
     let applier = Applier::new(state.clone(), &config(-1), &metrics);
     let mut options = options(dir);

@@ -1,6 +1,6 @@
 //! One member, from outside: what is acknowledged, what survives, what a failure looks like.
 
-use std::{collections::BTreeSet, sync::atomic::Ordering};
+use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use openraft::async_runtime::watch::WatchReceiver;
@@ -12,6 +12,7 @@ use crate::{
         fixture::{CLUSTER_ID, MEMBER_ID, put},
     },
     consensus::{ConsensusError, ConsensusOptions, Status},
+    disk::sim::{Call, EIO, Failure, Fault},
     error::ApiError,
     mvcc::LogPosition,
     proto::{etcdserverpb as pb, revgatepb::internal_raft_request::Request},
@@ -243,13 +244,13 @@ async fn a_file_older_than_what_the_log_has_released_is_refused() {
 async fn a_failed_sync_stops_the_member_and_acknowledges_nothing() {
     let member = Member::start().await;
     member.propose(put("a", "1")).await.unwrap();
-    member.disk.fails.store(true, Ordering::SeqCst);
+    member.disk.fail(Fault::every(&[Call::SyncData], Failure::Errno(EIO)));
     let outcomes = join_all((0..10).map(|n| member.propose(put("b", if n % 2 == 0 { "1" } else { "2" })))).await;
     for outcome in outcomes {
         assert_eq!(outcome.unwrap_err(), ApiError::Stopped);
     }
     let reason = member.consensus.failed().await;
-    assert!(reason.contains("the disk is gone"), "{reason}");
+    assert!(reason.contains("syncing"), "{reason}");
     assert_eq!(member.value("b"), None);
     assert_eq!(member.propose(put("c", "1")).await.unwrap_err(), ApiError::Stopped);
     assert_eq!(member.consensus.read_barrier().await.unwrap_err(), ApiError::Stopped);
@@ -262,12 +263,12 @@ async fn a_failed_sync_stops_the_member_and_acknowledges_nothing() {
 async fn a_failing_backend_file_stops_the_member() {
     let member = Member::start().await;
     member.propose(put("a", "1")).await.unwrap();
-    member.file_disk.fails.store(true, Ordering::SeqCst);
+    member.file_disk.fail(Fault::every(&[Call::SyncData], Failure::Errno(EIO)));
     let (sender, refused) = tokio::sync::oneshot::channel();
     member.state.store.flush(Box::new(move |result| drop(sender.send(result))));
     assert!(refused.await.unwrap().is_err());
     let reason = member.consensus.failed().await;
-    assert!(reason.contains("the disk is gone"), "{reason}");
+    assert!(reason.contains("syncing"), "{reason}");
     // The next command finds the file broken: the member stops without an outcome for it.
     assert_eq!(member.propose(put("b", "1")).await.unwrap_err(), ApiError::Stopped);
     member.consensus.shutdown().await.unwrap();

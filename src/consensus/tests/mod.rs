@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod crash;
 mod fixture;
 mod log_suite;
 mod member;

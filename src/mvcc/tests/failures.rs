@@ -1,97 +1,16 @@
 //! A disk that fails: out of room is waited out, anything else stops the store for good.
 
-use std::{
-    io,
-    os::fd::BorrowedFd,
-    sync::atomic::{AtomicBool, AtomicI32, Ordering},
-};
-
 use super::*;
-use crate::disk::{File, OpenMode};
-
-/// Error numbers.
-const EIO: i32 = 5;
-const ENOSPC: i32 = 28;
-
-/// The real disk, with switches.
-#[derive(Clone, Debug, Default)]
-struct FaultyDisk {
-    is_full: Arc<AtomicBool>,
-    /// The system's error number of every sync of data; 0: it succeeds.
-    sync_error: Arc<AtomicI32>,
-}
-
-impl Disk for FaultyDisk {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn File>> {
-        Ok(Box::new(FaultyFile(RealDisk.open(path, mode)?, self.clone())))
-    }
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        RealDisk.create_dir_all(path)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        RealDisk.list(dir)
-    }
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        RealDisk.exists(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealDisk.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove(path)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        RealDisk.sync_dir(dir)
-    }
-}
-
-#[derive(Debug)]
-struct FaultyFile(Box<dyn File>, FaultyDisk);
-
-impl File for FaultyFile {
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_exact_at(buf, offset)
-    }
-    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_all_at(buf, offset)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        match self.1.sync_error.load(Ordering::SeqCst) {
-            0 => self.0.sync_data(),
-            error => Err(io::Error::from_raw_os_error(error)),
-        }
-    }
-    fn sync_all(&self) -> io::Result<()> {
-        self.0.sync_all()
-    }
-    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        if self.1.is_full.load(Ordering::SeqCst) {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.0.allocate(offset, len)
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-    fn try_lock_exclusive(&self) -> io::Result<bool> {
-        self.0.try_lock_exclusive()
-    }
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.0.descriptor()
-    }
-}
+use crate::disk::sim::{Call, EIO, ENOSPC, Failure, Fault, SimDisk};
 
 #[test]
 fn a_full_disk_is_waited_out_and_nothing_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
-    let disk = FaultyDisk::default();
+    let disk = SimDisk::default();
     let options = StoreOptions { commit_interval: Duration::from_millis(1), ..options() };
     let (store, _) = open_on(Arc::new(disk.clone()), &path, options).unwrap();
-    disk.is_full.store(true, Ordering::SeqCst);
+    disk.set_full(true);
     let value = "v".repeat(1 << 20);
     put(&store, "a", &value);
     store.end_entry(at(1));
@@ -102,7 +21,7 @@ fn a_full_disk_is_waited_out_and_nothing_is_lost() {
     assert_eq!(store.get(b"a", 0).unwrap().unwrap().value, value);
     assert!(result.recv_timeout(Duration::from_millis(20)).is_err(), "there is no room, so nothing can be durable");
     assert_eq!(store.durable_position(), LogPosition::default());
-    disk.is_full.store(false, Ordering::SeqCst);
+    disk.set_full(false);
     assert!(result.recv_timeout(RESULT_WAIT_MAX).unwrap().unwrap() >= at(1));
     store.close().unwrap();
     drop(store);
@@ -115,16 +34,16 @@ fn a_full_disk_is_waited_out_and_nothing_is_lost() {
 fn a_failed_sync_stops_the_store_and_tells_the_member() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
-    let disk = FaultyDisk::default();
+    let disk = SimDisk::default();
     let (store, _) = open_on(Arc::new(disk.clone()), &path, options()).unwrap();
     let (sender, fatal) = mpsc::channel();
     store.on_fatal(Box::new(move |error| sender.send(error).unwrap()));
     put(&store, "a", "1");
     store.end_entry(at(1));
-    disk.sync_error.store(EIO, Ordering::SeqCst);
+    disk.fail(Fault::every(&[Call::SyncData], Failure::Errno(EIO)));
     assert!(matches!(flush(&store), Err(MvccError::Bolt(_))));
     assert!(matches!(fatal.recv_timeout(RESULT_WAIT_MAX).unwrap(), MvccError::Bolt(_)));
-    disk.sync_error.store(0, Ordering::SeqCst);
+    disk.heal();
     assert!(matches!(store.get(b"a", 0), Err(MvccError::Bolt(_))));
     assert!(matches!(text(&store, 0), Err(MvccError::Bolt(_))));
     assert!(matches!(changes(&store, 0), Err(MvccError::Bolt(_))));
@@ -137,11 +56,11 @@ fn a_failed_sync_stops_the_store_and_tells_the_member() {
 #[test]
 fn a_sync_without_room_stops_the_store_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let disk = FaultyDisk::default();
+    let disk = SimDisk::default();
     let (store, _) = open_on(Arc::new(disk.clone()), &dir.path().join("db"), options()).unwrap();
     put(&store, "a", "1");
     store.end_entry(at(1));
-    disk.sync_error.store(ENOSPC, Ordering::SeqCst);
+    disk.fail(Fault::every(&[Call::SyncData], Failure::Errno(ENOSPC)));
     let error = flush(&store).unwrap_err().to_string();
     assert!(error.contains("syncing"), "the first failure is the reason, not what came of it: {error}");
     assert!(store.close().is_err());

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails panics")]
 
 mod concurrency;
+mod crash;
 mod durability;
 mod facts;
 mod failures;

@@ -8,7 +8,8 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{failing::FailingDisk, *};
+use super::*;
+use crate::disk::sim::{Call, EIO, Failure, Fault, SimDisk};
 
 async fn start(data_dir: &Path) -> Server {
     Server::start(config(data_dir)).await.expect("a member")
@@ -24,7 +25,7 @@ async fn connect(address: SocketAddr, path: &str, body: &Value) -> TcpStream {
 }
 
 /// Status and body of one call.
-async fn call(address: SocketAddr, path: &str, body: Value) -> (u16, Value) {
+pub(super) async fn call(address: SocketAddr, path: &str, body: Value) -> (u16, Value) {
     let mut answer = String::new();
     connect(address, path, &body).await.read_to_string(&mut answer).await.expect("an answer");
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
@@ -185,11 +186,11 @@ async fn alarms_show_in_status() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_acknowledged_once_a_sync_has_failed() {
     let dir = temp_dir();
-    let disk = FailingDisk::default();
+    let disk = SimDisk::default();
     let server = Server::start_on(Arc::new(disk.clone()), config(dir.path())).await.expect("a member");
     let address = server.addresses()[0];
     ok(address, "/v3/kv/put", json!({"key": "YQ=="})).await;
-    disk.fail_syncs();
+    disk.fail(Fault::every(&[Call::SyncData, Call::SyncAll, Call::SyncDir], Failure::Errno(EIO)));
     let (status, _) = call(address, "/v3/kv/put", json!({"key": "Yg=="})).await;
     assert_ne!(status, 200);
     let reason = server.failure().await;

@@ -1,6 +1,6 @@
 //! A member's parts, and members that start, serve and stop in this process.
 
-mod failing;
+mod crash;
 mod files;
 mod life;
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod crash;
 mod gate;
 mod model;
 mod tails;
