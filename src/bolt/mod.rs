@@ -22,6 +22,7 @@ mod node;
 mod open;
 mod page;
 mod read;
+mod reclaim;
 mod snapshot;
 mod spill;
 #[cfg(test)]
@@ -50,6 +51,7 @@ pub use compact::CompactError;
 pub use cursor::{Cursor, Pair};
 pub use error::BoltError;
 pub use read::{Bucket, ReadTx};
+pub use reclaim::{Reclaim, ReclaimLimits, ReclaimProgress, ReclaimStep};
 pub use write::WriteTx;
 
 /// Longest key, in bytes. bbolt's limit.
@@ -111,8 +113,16 @@ struct View {
     file_bytes: u64,
     /// Free pages as of `meta`, those waiting for readers included.
     free_pages: u64,
-    /// How many read transactions are open at each commit.
-    readers: BTreeMap<u64, u64>,
+    /// The read transactions that are open, by commit.
+    readers: BTreeMap<u64, Readers>,
+}
+
+/// The read transactions open at one commit.
+#[derive(Debug)]
+struct Readers {
+    count: u64,
+    /// The commit's high-water mark: the file must hold all pages below it.
+    high_water: u64,
 }
 
 /// What only the writer sees.
@@ -125,6 +135,8 @@ struct Writer {
     freelist_run: Option<Run>,
     /// A write or sync failed.
     poisoned: bool,
+    /// The high-water marks in the two meta pages: the file must hold all pages below either.
+    slot_high_water: [u64; 2],
 }
 
 impl Inner {
@@ -178,6 +190,18 @@ impl Db {
         compact::compact(self, fill, keep_going)
     }
 
+    /// One step of giving room back: a small write transaction, or a cut of the file's end; see [`Reclaim`]. It waits for
+    /// no reader. An error other than [`BoltError::NoRoom`] and [`BoltError::Full`] is as that of a commit.
+    pub fn reclaim_step(&self, reclaim: &mut Reclaim) -> Result<ReclaimStep, BoltError> {
+        reclaim.step(self)
+    }
+
+    /// Bytes allocated behind the last page ever used, as of the last commit.
+    pub fn unused_end_bytes(&self) -> u64 {
+        let view = self.inner.view.lock();
+        view.file_bytes.saturating_sub(view.meta.used_bytes())
+    }
+
     /// Size of the file in bytes as of the last commit.
     pub fn size_bytes(&self) -> u64 {
         self.inner.view.lock().file_bytes
@@ -191,7 +215,7 @@ impl Db {
 
     /// How many read transactions are open.
     pub fn open_reads(&self) -> u64 {
-        self.inner.view.lock().readers.values().sum()
+        self.inner.view.lock().readers.values().map(|readers| readers.count).sum()
     }
 
     /// Looks at every page of the last commit; returns what is wrong, at most a hundred findings. Waits for the write

@@ -52,7 +52,7 @@ pub(super) fn open_file(
     map_bytes_max: u64,
 ) -> Result<Db, BoltError> {
     let file_bytes = file.len().map_err(|source| BoltError::io(path, "asking for the length", source))?;
-    let meta = read_meta(&*file, path)?;
+    let (meta, slots) = read_meta(&*file, path)?;
     if file_bytes < meta.used_bytes() {
         return Err(BoltError::TooShort { path: path.to_owned(), file_bytes, needed_bytes: meta.used_bytes() });
     }
@@ -61,7 +61,10 @@ pub(super) fn open_file(
     let pages = Pages { map: &map, path, page_bytes: meta.page_bytes, high_water: meta.high_water };
     let (freelist, freelist_run) = load_freelist(&pages, &meta)?;
     let view = View { meta, file_bytes, free_pages: freelist.pages(), readers: Default::default() };
-    let writer = Writer { freelist, file_bytes, freelist_run, poisoned: false };
+    // Where a meta page cannot be believed, nothing is cut until it is written anew.
+    let unknown = file_bytes.div_ceil(u64::from(meta.page_bytes));
+    let slot_high_water = slots.map(|slot| slot.map_or(unknown, |meta| meta.high_water));
+    let writer = Writer { freelist, file_bytes, freelist_run, poisoned: false, slot_high_water };
     let inner = Inner {
         path: path.to_owned(),
         disk,
@@ -132,8 +135,8 @@ fn fresh_file() -> Vec<u8> {
     content
 }
 
-/// The meta page that rules: of the valid ones, that with the higher txid.
-fn read_meta(file: &dyn File, path: &Path) -> Result<Meta, BoltError> {
+/// The meta page that rules: of the valid ones, that with the higher txid. And what either page says, if it is valid.
+fn read_meta(file: &dyn File, path: &Path) -> Result<(Meta, [Option<Meta>; 2]), BoltError> {
     let first = read_meta_at(file, path, 0)?;
     let second = match &first {
         Ok(meta) => {
@@ -142,10 +145,13 @@ fn read_meta(file: &dyn File, path: &Path) -> Result<Meta, BoltError> {
         }
         Err(_) => find_second_meta(file, path)?,
     };
+    let slots = [first.as_ref().ok().copied(), second.as_ref().ok().copied()];
     match (first, second) {
-        (Ok(first), Ok(second)) if second.page_bytes == first.page_bytes && second.txid > first.txid => Ok(second),
-        (Ok(first), _) => Ok(first),
-        (Err(_), Ok(second)) => Ok(second),
+        (Ok(first), Ok(second)) if second.page_bytes == first.page_bytes && second.txid > first.txid => {
+            Ok((second, slots))
+        }
+        (Ok(first), _) => Ok((first, slots)),
+        (Err(_), Ok(second)) => Ok((second, slots)),
         (Err(first), Err(second)) => Err(BoltError::BothMetasBad { path: path.to_owned(), first, second }),
     }
 }
