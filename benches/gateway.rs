@@ -1,4 +1,4 @@
-//! Puts and gets over HTTP, and a restart on a filled store, measured on revgate and, side by side in the same run, on
+//! Puts and gets over HTTP, a restart on a filled store, and requests while one is defragmented, measured on revgate and, side by side in the same run, on
 //! a real etcd: `cargo bench --bench gateway -- --help`.
 //!
 //! Both servers get the same client, the same disk and fresh data directories, and take turns round by round, so that
@@ -6,8 +6,12 @@
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark stops at the first thing that goes wrong")]
 
+#[path = "gateway/defragment.rs"]
+mod defragment;
 #[path = "gateway/load.rs"]
 mod load;
+#[path = "gateway/open_loop.rs"]
+mod open_loop;
 #[path = "gateway/options.rs"]
 mod options;
 #[path = "gateway/restart.rs"]
@@ -38,6 +42,9 @@ fn main() {
     }
     if options.restart_keys > 0 {
         restart::run(&options, &targets);
+    }
+    if options.defragment_mb > 0 {
+        defragment::run(&options, &targets);
     }
 }
 

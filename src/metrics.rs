@@ -77,6 +77,8 @@ pub struct Metrics {
     pub proposal_batch_requests: Histogram,
     pub wal_batch_records: Histogram,
     pub unwritten_bytes: IntGauge,
+    pub reclaim_pages_moved: IntCounter,
+    pub reclaim_bytes_given_back: IntCounter,
     pub http_connections: IntGauge,
     pub http_requests: IntCounterVec,
     pub start_time_seconds: Gauge,
@@ -247,6 +249,16 @@ impl Metrics {
                 &r,
                 "revgate_backend_unwritten_bytes",
                 "Applied bytes that are in the log but not yet in the backend file.",
+            ),
+            reclaim_pages_moved: counter(
+                &r,
+                "revgate_reclaim_pages_moved_total",
+                "Pages of the backend file moved so that room could be given back.",
+            ),
+            reclaim_bytes_given_back: counter(
+                &r,
+                "revgate_reclaim_given_back_bytes_total",
+                "Bytes by which the backend file was made shorter.",
             ),
             http_connections: gauge(&r, "revgate_http_connections", "Open client connections."),
             http_requests: counter_vec(

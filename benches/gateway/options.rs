@@ -11,6 +11,8 @@ Usage: cargo bench --bench gateway -- [OPTIONS]
   --connections N     kept HTTP connections, one request in flight on each (64)
   --value-bytes N     size of values, in bytes (256)
   --restart-keys N    fill each server with so many keys, and time its next start (0: no such measurement)
+  --defragment-mb N   fill each server's file to so many MB, half of them free, and defragment it under a steady load of
+                      200 reads and 200 writes a second (0: no such measurement)
   --dir PATH          where data directories are made (below target/; must be on the disk that is to be measured)
   --revgate PATH      measure this revgate instead of the one just built
 ";
@@ -24,6 +26,7 @@ pub(crate) struct Options {
     pub(crate) connections: usize,
     pub(crate) value_bytes: usize,
     pub(crate) restart_keys: usize,
+    pub(crate) defragment_mb: usize,
     pub(crate) dir: PathBuf,
 }
 
@@ -38,6 +41,7 @@ impl Options {
             connections: 64,
             value_bytes: 256,
             restart_keys: 0,
+            defragment_mb: 0,
             dir: PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench"),
         };
         while let Some(flag) = arguments.next() {
@@ -57,6 +61,7 @@ impl Options {
                 "--seconds" => options.duration = Duration::from_secs(number()?.max(1) as u64),
                 "--connections" => options.connections = number()?.max(1),
                 "--value-bytes" => options.value_bytes = number()?,
+                "--defragment-mb" => options.defragment_mb = number()?,
                 "--restart-keys" => options.restart_keys = number()?,
                 _ => return Err(format!("{flag} is not known")),
             }

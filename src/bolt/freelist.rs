@@ -217,7 +217,11 @@ mod tests {
             for count in 1..=length {
                 let mut list = with(&[run(2, 1), run(100, length)]);
                 let expected = if count == 1 { 2 } else { 100 };
-                assert_eq!(list.allocate_below(count, 100 + count - 1), (count == 1).then_some(2), "{count} of {length}");
+                assert_eq!(
+                    list.allocate_below(count, 100 + count - 1),
+                    (count == 1).then_some(2),
+                    "{count} of {length}"
+                );
                 assert_eq!(with(&[run(2, 1), run(100, length)]).allocate(count), Some(expected), "{count} of {length}");
             }
         }

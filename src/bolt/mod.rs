@@ -6,13 +6,12 @@
 //! is written until the file is opened anew.
 //!
 //! From bottom to top: `map` (the file as memory), `page` and `meta` (the format), `freelist`, `read` and `cursor`
-//! (looking), `node`, `spill` and `write` (changing), `commit` and `open` (the file), `snapshot` and `compact` (copies of
-//! it), `walk` and `check` (doubting).
+//! (looking), `node`, `spill` and `write` (changing), `commit` and `open` (the file), `reclaim` (giving its unused room
+//! back), `snapshot` (a copy of it), `walk` and `check` (doubting).
 //! This room knows nothing of revisions, leases or any other meaning of keys.
 
 mod check;
 mod commit;
-mod compact;
 mod cursor;
 mod error;
 mod freelist;
@@ -47,7 +46,6 @@ use map::Map;
 use meta::{Meta, NO_FREELIST};
 use page::{Pages, Run};
 
-pub use compact::CompactError;
 pub use cursor::{Cursor, Pair};
 pub use error::BoltError;
 pub use read::{Bucket, ReadTx};
@@ -96,7 +94,6 @@ impl fmt::Debug for Db {
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    disk: Arc<dyn Disk>,
     file: Box<dyn File>,
     map: Map,
     map_bytes_max: u64,
@@ -175,25 +172,21 @@ impl Db {
     /// the last handle and the last read transaction are gone; a commit by another handle undoes this call.
     pub fn close(self) -> Result<(), BoltError> {
         let tx = self.write()?;
-        if self.inner.view.lock().meta.freelist == NO_FREELIST {
+        if !self.has_free_list() {
             tx.commit_with(true)?;
         }
         Ok(())
-    }
-
-    /// Puts a copy without free pages in the file's place; the handle returned is the copy's, this one and its clones
-    /// can only be read from then on. Read transactions that are open keep the old file until they end.
-    ///
-    /// `fill` is how full pages are made, 0.1 to 1.0. `keep_going` is asked every few megabytes. Writes wait meanwhile,
-    /// reads do not. Whatever happens to the machine, the name stands for the old file or for the whole copy.
-    pub fn compact(&self, fill: f64, keep_going: &dyn Fn() -> bool) -> Result<Db, CompactError> {
-        compact::compact(self, fill, keep_going)
     }
 
     /// One step of giving room back: a small write transaction, or a cut of the file's end; see [`Reclaim`]. It waits for
     /// no reader. An error other than [`BoltError::NoRoom`] and [`BoltError::Full`] is as that of a commit.
     pub fn reclaim_step(&self, reclaim: &mut Reclaim) -> Result<ReclaimStep, BoltError> {
         reclaim.step(self)
+    }
+
+    /// Whether the last commit has the list of free pages in the file, as [`Db::close`] leaves it.
+    pub fn has_free_list(&self) -> bool {
+        self.inner.view.lock().meta.freelist != NO_FREELIST
     }
 
     /// Bytes allocated behind the last page ever used, as of the last commit.

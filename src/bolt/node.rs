@@ -183,7 +183,12 @@ impl<'db> Node<'db> {
 
     /// Puts the elements of `count` children, from that on in whose range a key lies, into the first of them; returns the
     /// pages of the others.
-    pub(super) fn join_children(&mut self, pages: &Pages<'db>, key: &[u8], count: usize) -> Result<Vec<Run>, BoltError> {
+    pub(super) fn join_children(
+        &mut self,
+        pages: &Pages<'db>,
+        key: &[u8],
+        count: usize,
+    ) -> Result<Vec<Run>, BoltError> {
         let Body::Branch(links) = &mut self.body else { return Ok(Vec::new()) };
         let first = search_branch(links, key);
         let end = (first + count).min(links.len());

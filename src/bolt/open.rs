@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::disk::{Disk, File, OpenMode, durable_rename};
 
 use super::{
-    Db, Inner, Options, View, Writer, compact,
+    Db, Inner, Options, View, Writer,
     error::BoltError,
     freelist::Freelist,
     map::Map,
@@ -40,17 +40,11 @@ pub(super) fn open(disk: &Arc<dyn Disk>, path: &Path, options: &Options) -> Resu
             file
         }
     };
-    compact::remove_leftovers(&**disk, path)?;
-    open_file(Arc::clone(disk), file, path, options.map_bytes_max)
+    open_file(file, path, options.map_bytes_max)
 }
 
-/// Opens a file that is ours already; `path` is the name it has or is about to get.
-pub(super) fn open_file(
-    disk: Arc<dyn Disk>,
-    file: Box<dyn File>,
-    path: &Path,
-    map_bytes_max: u64,
-) -> Result<Db, BoltError> {
+/// Opens a file that is ours already.
+fn open_file(file: Box<dyn File>, path: &Path, map_bytes_max: u64) -> Result<Db, BoltError> {
     let file_bytes = file.len().map_err(|source| BoltError::io(path, "asking for the length", source))?;
     let (meta, slots) = read_meta(&*file, path)?;
     if file_bytes < meta.used_bytes() {
@@ -65,19 +59,12 @@ pub(super) fn open_file(
     let unknown = file_bytes.div_ceil(u64::from(meta.page_bytes));
     let slot_high_water = slots.map(|slot| slot.map_or(unknown, |meta| meta.high_water));
     let writer = Writer { freelist, file_bytes, freelist_run, poisoned: false, slot_high_water };
-    let inner = Inner {
-        path: path.to_owned(),
-        disk,
-        file,
-        map,
-        map_bytes_max,
-        view: Mutex::new(view),
-        writer: Mutex::new(writer),
-    };
+    let inner =
+        Inner { path: path.to_owned(), file, map, map_bytes_max, view: Mutex::new(view), writer: Mutex::new(writer) };
     Ok(Db { inner: Arc::new(inner) })
 }
 
-pub(super) fn lock(file: &dyn File, path: &Path) -> Result<(), BoltError> {
+fn lock(file: &dyn File, path: &Path) -> Result<(), BoltError> {
     match file.try_lock_exclusive() {
         Ok(true) => Ok(()),
         Ok(false) => Err(BoltError::Locked { path: path.to_owned() }),

@@ -16,7 +16,7 @@ use super::{
 /// A node smaller than this share of a page is merged with a neighbour.
 const MERGE_DIVISOR: usize = 4;
 /// A bucket larger than this share of a page does not live in its own value.
-pub(super) const INLINE_DIVISOR: usize = 4;
+const INLINE_DIVISOR: usize = 4;
 /// A page is not cut below this many elements, so that branches always branch.
 const SPLIT_ELEMENTS_MIN: usize = 2;
 /// A page is cut before this size whatever else holds: element offsets are 32 bits wide.

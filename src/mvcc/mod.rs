@@ -9,13 +9,14 @@
 
 mod backend;
 mod compaction;
-mod defragment;
 mod hash;
 mod history;
 mod index;
 mod key_value;
+mod progress;
 mod query;
 mod read;
+mod reclaim;
 mod restore;
 mod revision;
 mod ring;
@@ -36,6 +37,7 @@ pub use hash::KeysHash;
 pub use key_value::{ChangeSet, KeyValueRef, Record};
 pub use query::{RangeQuery, SortOrder, SortTarget};
 pub use read::RangeCursor;
+pub use reclaim::ReclaimOptions;
 pub use restore::{Restored, STORAGE_VERSION};
 pub use revision::{KeyRange, REVISION_BYTES, Revision, TOMBSTONE_BYTES};
 pub use store::{Callback, Store, StoreOptions};

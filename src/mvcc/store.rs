@@ -13,7 +13,8 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
 use super::{
-    BucketWrite, ChangeSet, KeyRange, KeysHash, LogPosition, MvccError, RangeCursor, RangeQuery, Restored, WriteTxn,
+    BucketWrite, ChangeSet, KeyRange, KeysHash, LogPosition, MvccError, RangeCursor, RangeQuery, ReclaimOptions,
+    Restored, WriteTxn,
     backend::{Backend, Stop, Worker},
     compaction::{self, Job},
     hash, history, restore,
@@ -33,6 +34,8 @@ pub struct StoreOptions {
     pub compaction_batch_revisions: usize,
     /// Pause between two such steps (10 ms).
     pub compaction_sleep: Duration,
+    /// When the file's unused room is given back without being asked for.
+    pub reclaim: ReclaimOptions,
 }
 
 impl Default for StoreOptions {
@@ -43,6 +46,7 @@ impl Default for StoreOptions {
             commit_ops_max: 10_000,
             compaction_batch_revisions: 1_000,
             compaction_sleep: Duration::from_millis(10),
+            reclaim: ReclaimOptions::default(),
         }
     }
 }
@@ -164,7 +168,8 @@ impl Store {
     }
 
     /// Asks the backend thread to give the file's unused room back; `done` is called when that is durable, or with why
-    /// it could not be done, after which everything is as it was. Reads and writes go on meanwhile.
+    /// it could not be done, after which nothing is lost. Who asks while others wait for the same shares what they get.
+    /// Reads and writes go on meanwhile: the thread takes small steps, and looks after both in between.
     pub fn defragment(&self, done: Callback) {
         self.shared().backend.defragment(done);
     }
@@ -241,7 +246,7 @@ impl Store {
         self.handle.shut(Stop::Written)
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
     }
 }

@@ -78,6 +78,8 @@ fn config(dir: &std::path::Path) -> Config {
         auto_compaction: AutoCompaction::Off,
         compaction_batch_limit: 1_000,
         compaction_sleep_interval: Duration::from_millis(10),
+        reclaim_free_percent: 25,
+        reclaim_free_bytes: 64 << 20,
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_millis(100),
         auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },
@@ -109,6 +111,7 @@ impl Member {
             commit_ops_max: config.backend_batch_limit,
             compaction_batch_revisions: config.compaction_batch_limit,
             compaction_sleep: config.compaction_sleep_interval,
+            ..StoreOptions::default()
         };
         let (store, _) = Store::open(db, store_options, &metrics).unwrap();
         let hub_options = HubOptions {

@@ -7,6 +7,7 @@ mod durability;
 mod facts;
 mod failures;
 mod model;
+mod reclaim;
 mod scale;
 mod upkeep;
 
@@ -35,6 +36,7 @@ fn options() -> StoreOptions {
         commit_ops_max: usize::MAX,
         compaction_batch_revisions: 3,
         compaction_sleep: Duration::ZERO,
+        reclaim: ReclaimOptions { free_percent: 0, free_bytes: 0 },
     }
 }
 
