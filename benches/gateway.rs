@@ -1,4 +1,5 @@
-//! Puts and gets over HTTP, a restart on a filled store, and puts during a compaction, measured on revgate and, side by side in the same run, on
+//! Puts and gets over HTTP, a restart on a filled store, puts during a compaction, and requests
+//! while the file is defragmented, measured on revgate and, side by side in the same run, on
 //! a real etcd: `cargo bench --bench gateway -- --help`.
 //!
 //! Both servers get the same client, the same disk and fresh data directories, and take turns round by round, so that
@@ -8,8 +9,12 @@
 
 #[path = "gateway/compaction.rs"]
 mod compaction;
+#[path = "gateway/defragment.rs"]
+mod defragment;
 #[path = "gateway/load.rs"]
 mod load;
+#[path = "gateway/open_loop.rs"]
+mod open_loop;
 #[path = "gateway/options.rs"]
 mod options;
 #[path = "gateway/restart.rs"]
@@ -43,6 +48,9 @@ fn main() {
     }
     if options.compact_revisions > 0 {
         compaction::run(&options, &targets);
+    }
+    if options.defragment_mb > 0 {
+        defragment::run(&options, &targets);
     }
 }
 

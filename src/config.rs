@@ -164,6 +164,11 @@ pub struct Config {
     pub compaction_sleep_interval: Duration,
     /// Longest time a compaction waits for reads in progress below it, before it breaks them off.
     pub compaction_reads_wait: Duration,
+    /// Free pages of the data file from which on room is given back without being asked for, in percent of the file; 0:
+    /// never.
+    pub reclaim_free_percent: u64,
+    /// The same in bytes; both must be exceeded.
+    pub reclaim_free_bytes: u64,
     /// How often a quiet watcher that asked for it is told where it stands.
     pub watch_progress_notify_interval: Duration,
     /// Applies slower than this are counted and logged.

@@ -81,6 +81,8 @@ pub struct Metrics {
     pub nospace_raised: IntCounter,
     pub nospace_cleared: IntCounter,
     pub disk_full: IntGaugeVec,
+    pub reclaim_pages_moved: IntCounter,
+    pub reclaim_bytes_given_back: IntCounter,
     pub http_connections: IntGauge,
     pub http_requests: IntCounterVec,
     pub start_time_seconds: Gauge,
@@ -272,6 +274,16 @@ impl Metrics {
                 "revgate_disk_full",
                 "1 while writes are refused because this file cannot grow.",
                 &["file"],
+            ),
+            reclaim_pages_moved: counter(
+                &r,
+                "revgate_reclaim_pages_moved_total",
+                "Pages of the backend file moved so that room could be given back.",
+            ),
+            reclaim_bytes_given_back: counter(
+                &r,
+                "revgate_reclaim_given_back_bytes_total",
+                "Bytes by which the backend file was made shorter.",
             ),
             http_connections: gauge(&r, "revgate_http_connections", "Open client connections."),
             http_requests: counter_vec(

@@ -106,7 +106,7 @@ pub(crate) fn ask(address: SocketAddr, path: &str, body: &str) -> String {
 }
 
 /// Reads one answer, of which there is never more than one on its way.
-async fn read_answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) {
+pub(crate) async fn read_answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) {
     buffer.clear();
     while !is_whole(buffer) {
         let read = stream.read_buf(buffer).await.unwrap();

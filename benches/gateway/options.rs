@@ -12,6 +12,8 @@ Usage: cargo bench --bench gateway -- [OPTIONS]
   --value-bytes N     size of values, in bytes (256)
   --restart-keys N    fill each server with so many keys, and time its next start (0: no such measurement)
   --compact-revisions N  put steadily while so many revisions are compacted (0: no such measurement)
+  --defragment-mb N   fill each server's file to so many MB, half of them free, and defragment it under a steady load of
+                      200 reads and 200 writes a second (0: no such measurement)
   --dir PATH          where data directories are made (below target/; must be on the disk that is to be measured)
   --revgate PATH      measure this revgate instead of the one just built
 ";
@@ -26,6 +28,7 @@ pub(crate) struct Options {
     pub(crate) value_bytes: usize,
     pub(crate) restart_keys: usize,
     pub(crate) compact_revisions: usize,
+    pub(crate) defragment_mb: usize,
     pub(crate) dir: PathBuf,
 }
 
@@ -41,6 +44,7 @@ impl Options {
             value_bytes: 256,
             restart_keys: 0,
             compact_revisions: 0,
+            defragment_mb: 0,
             dir: PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench"),
         };
         while let Some(flag) = arguments.next() {
@@ -61,6 +65,7 @@ impl Options {
                 "--connections" => options.connections = number()?.max(1),
                 "--value-bytes" => options.value_bytes = number()?,
                 "--compact-revisions" => options.compact_revisions = number()?,
+                "--defragment-mb" => options.defragment_mb = number()?,
                 "--restart-keys" => options.restart_keys = number()?,
                 _ => return Err(format!("{flag} is not known")),
             }

@@ -94,6 +94,8 @@ pub(crate) fn config(quota_backend_bytes: i64) -> Config {
         compaction_batch_limit: 1000,
         compaction_sleep_interval: Duration::ZERO,
         compaction_reads_wait: Duration::ZERO,
+        reclaim_free_percent: 25,
+        reclaim_free_bytes: 64 << 20,
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_secs(3600),
         auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },

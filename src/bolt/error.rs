@@ -86,12 +86,6 @@ pub enum BoltError {
         /// The file.
         path: PathBuf,
     },
-    /// A copy was given up before it was whole; the file is as it was.
-    #[error("{path}: compacting it was interrupted")]
-    Interrupted {
-        /// The file.
-        path: PathBuf,
-    },
     /// No top-level bucket has this name.
     #[error("there is no bucket {bucket:?}")]
     BucketMissing {

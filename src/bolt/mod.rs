@@ -6,13 +6,12 @@
 //! is written until the file is opened anew.
 //!
 //! From bottom to top: `map` (the file as memory), `page` and `meta` (the format), `freelist`, `read` and `cursor`
-//! (looking), `node`, `spill` and `write` (changing), `commit` and `open` (the file), `snapshot` and `compact` (copies of
-//! it), `walk` and `check` (doubting).
+//! (looking), `node`, `spill` and `write` (changing), `commit` and `open` (the file), `reclaim` (giving its unused room
+//! back), `snapshot` (a copy of it), `walk` and `check` (doubting).
 //! This room knows nothing of revisions, leases or any other meaning of keys.
 
 mod check;
 mod commit;
-mod compact;
 mod cursor;
 mod error;
 mod freelist;
@@ -22,6 +21,7 @@ mod node;
 mod open;
 mod page;
 mod read;
+mod reclaim;
 mod room;
 mod snapshot;
 mod spill;
@@ -47,10 +47,10 @@ use map::Map;
 use meta::{Meta, NO_FREELIST};
 use page::{Pages, Run};
 
-pub use compact::CompactError;
 pub use cursor::{Cursor, Pair};
 pub use error::BoltError;
 pub use read::{Bucket, ReadTx};
+pub use reclaim::{Reclaim, ReclaimLimits, ReclaimProgress, ReclaimStep};
 pub use write::WriteTx;
 
 /// Longest key, in bytes. bbolt's limit.
@@ -95,7 +95,6 @@ impl fmt::Debug for Db {
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    disk: Arc<dyn Disk>,
     file: Box<dyn File>,
     map: Map,
     map_bytes_max: u64,
@@ -112,8 +111,16 @@ struct View {
     file_bytes: u64,
     /// Free pages as of `meta`, those waiting for readers included.
     free_pages: u64,
-    /// How many read transactions are open at each commit.
-    readers: BTreeMap<u64, u64>,
+    /// The read transactions that are open, by commit.
+    readers: BTreeMap<u64, Readers>,
+}
+
+/// The read transactions open at one commit.
+#[derive(Debug)]
+struct Readers {
+    count: u64,
+    /// The commit's high-water mark: the file must hold all pages below it.
+    high_water: u64,
 }
 
 /// What only the writer sees.
@@ -126,6 +133,8 @@ struct Writer {
     freelist_run: Option<Run>,
     /// A write or sync failed.
     poisoned: bool,
+    /// The high-water marks in the two meta pages: the file must hold all pages below either.
+    slot_high_water: [u64; 2],
 }
 
 impl Inner {
@@ -164,19 +173,27 @@ impl Db {
     /// the last handle and the last read transaction are gone; a commit by another handle undoes this call.
     pub fn close(self) -> Result<(), BoltError> {
         let tx = self.write()?;
-        if self.inner.view.lock().meta.freelist == NO_FREELIST {
+        if !self.has_free_list() {
             tx.commit_with(true)?;
         }
         Ok(())
     }
 
-    /// Puts a copy without free pages in the file's place; the handle returned is the copy's, this one and its clones
-    /// can only be read from then on. Read transactions that are open keep the old file until they end.
-    ///
-    /// `fill` is how full pages are made, 0.1 to 1.0. `keep_going` is asked every few megabytes. Writes wait meanwhile,
-    /// reads do not. Whatever happens to the machine, the name stands for the old file or for the whole copy.
-    pub fn compact(&self, fill: f64, keep_going: &dyn Fn() -> bool) -> Result<Db, CompactError> {
-        compact::compact(self, fill, keep_going)
+    /// One step of giving room back: a small write transaction, or a cut of the file's end; see [`Reclaim`]. It waits for
+    /// no reader. An error other than [`BoltError::NoRoom`] and [`BoltError::Full`] is as that of a commit.
+    pub fn reclaim_step(&self, reclaim: &mut Reclaim) -> Result<ReclaimStep, BoltError> {
+        reclaim.step(self)
+    }
+
+    /// Whether the last commit has the list of free pages in the file, as [`Db::close`] leaves it.
+    pub fn has_free_list(&self) -> bool {
+        self.inner.view.lock().meta.freelist != NO_FREELIST
+    }
+
+    /// Bytes allocated behind the last page ever used, as of the last commit.
+    pub fn unused_end_bytes(&self) -> u64 {
+        let view = self.inner.view.lock();
+        view.file_bytes.saturating_sub(view.meta.used_bytes())
     }
 
     /// Size of the file in bytes as of the last commit.
@@ -192,7 +209,7 @@ impl Db {
 
     /// How many read transactions are open.
     pub fn open_reads(&self) -> u64 {
-        self.inner.view.lock().readers.values().sum()
+        self.inner.view.lock().readers.values().map(|readers| readers.count).sum()
     }
 
     /// Looks at every page of the last commit; returns what is wrong, at most a hundred findings. Waits for the write

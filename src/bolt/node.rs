@@ -4,7 +4,7 @@
 //! the map. Nodes own the nodes below them; what was not touched stays a page number. Nothing here allocates pages or
 //! writes: that is spill.rs.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, mem};
 
 use super::{
     error::BoltError,
@@ -169,6 +169,53 @@ impl<'db> Node<'db> {
             node = links[index].child.node(pages)?;
         }
         Err(too_deep(pages, node.old.map_or(0, |run| run.first)))
+    }
+
+    /// The child in whose range a key lies, made from its page if need be; the node itself if it is a leaf.
+    pub(super) fn child_for(&mut self, pages: &Pages<'db>, key: &[u8]) -> Result<&mut Node<'db>, BoltError> {
+        if matches!(self.body, Body::Leaf(_)) {
+            return Ok(self);
+        }
+        let Body::Branch(links) = &mut self.body else { unreachable!("is no leaf") };
+        let index = search_branch(links, key);
+        links[index].child.node(pages)
+    }
+
+    /// Puts the elements of `count` children, from that on in whose range a key lies, into the first of them; returns the
+    /// pages of the others.
+    pub(super) fn join_children(
+        &mut self,
+        pages: &Pages<'db>,
+        key: &[u8],
+        count: usize,
+    ) -> Result<Vec<Run>, BoltError> {
+        let Body::Branch(links) = &mut self.body else { return Ok(Vec::new()) };
+        let first = search_branch(links, key);
+        let end = (first + count).min(links.len());
+        let others: Vec<Link<'db>> = links.drain((first + 1).min(end)..end).collect();
+        let left = links[first].child.node(pages)?;
+        let mut freed = Vec::with_capacity(others.len());
+        for mut other in others {
+            let right = mem::replace(other.child.node(pages)?, Node::empty_leaf());
+            freed.extend(right.old);
+            left.absorb(pages, right)?;
+        }
+        self.shrunk = true;
+        Ok(freed)
+    }
+
+    /// Adds the elements of the next node at the end.
+    pub(super) fn absorb(&mut self, pages: &Pages<'db>, right: Node<'db>) -> Result<(), BoltError> {
+        self.shrunk = true;
+        match (&mut self.body, right.body) {
+            (Body::Leaf(left), Body::Leaf(right)) => left.extend(right),
+            (Body::Branch(left), Body::Branch(right)) => left.extend(right),
+            _ => {
+                let page = self.old.or(right.old).map_or(0, |run| run.first);
+                return Err(pages.damaged(page, "is a leaf beside a branch, or a branch beside a leaf"));
+            }
+        }
+        Ok(())
     }
 
     fn leaf(&mut self) -> &mut Vec<Entry<'db>> {

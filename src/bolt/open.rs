@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::disk::{Disk, File, OpenMode, durable_rename, sync_parent};
 
 use super::{
-    Db, Inner, Options, View, Writer, compact,
+    Db, Inner, Options, View, Writer,
     error::BoltError,
     freelist::Freelist,
     map::Map,
@@ -41,8 +41,7 @@ pub(super) fn open(disk: &Arc<dyn Disk>, path: &Path, options: &Options) -> Resu
             file
         }
     };
-    compact::remove_leftovers(&**disk, path)?;
-    open_file(Arc::clone(disk), file, path, options.map_bytes_max)
+    open_file(file, path, options.map_bytes_max)
 }
 
 /// Makes durable what an earlier process showed but may not have lived to make so: the file's name, if it ended between
@@ -52,7 +51,7 @@ pub(super) fn open(disk: &Arc<dyn Disk>, path: &Path, options: &Options) -> Resu
 /// disk does not have, and reuse pages of the one it has.
 fn settle(disk: &dyn Disk, file: &dyn File, path: &Path) -> Result<(), BoltError> {
     let failed = |action| move |source| BoltError::io(path, action, source);
-    let page_bytes = u64::from(read_meta(file, path)?.page_bytes);
+    let page_bytes = u64::from(read_meta(file, path)?.0.page_bytes);
     for offset in [0, page_bytes] {
         let mut head = [0; META_PAGE_BYTES];
         match file.read_exact_at(&mut head, offset) {
@@ -65,15 +64,10 @@ fn settle(disk: &dyn Disk, file: &dyn File, path: &Path) -> Result<(), BoltError
     sync_parent(disk, path).map_err(failed("syncing its directory"))
 }
 
-/// Opens a file that is ours already; `path` is the name it has or is about to get.
-pub(super) fn open_file(
-    disk: Arc<dyn Disk>,
-    file: Box<dyn File>,
-    path: &Path,
-    map_bytes_max: u64,
-) -> Result<Db, BoltError> {
+/// Opens a file that is ours already.
+fn open_file(file: Box<dyn File>, path: &Path, map_bytes_max: u64) -> Result<Db, BoltError> {
     let file_bytes = file.len().map_err(|source| BoltError::io(path, "asking for the length", source))?;
-    let meta = read_meta(&*file, path)?;
+    let (meta, slots) = read_meta(&*file, path)?;
     if file_bytes < meta.used_bytes() {
         return Err(BoltError::TooShort { path: path.to_owned(), file_bytes, needed_bytes: meta.used_bytes() });
     }
@@ -82,20 +76,16 @@ pub(super) fn open_file(
     let pages = Pages { map: &map, path, page_bytes: meta.page_bytes, high_water: meta.high_water };
     let (freelist, freelist_run) = load_freelist(&pages, &meta)?;
     let view = View { meta, file_bytes, free_pages: freelist.pages(), readers: Default::default() };
-    let writer = Writer { freelist, file_bytes, freelist_run, poisoned: false };
-    let inner = Inner {
-        path: path.to_owned(),
-        disk,
-        file,
-        map,
-        map_bytes_max,
-        view: Mutex::new(view),
-        writer: Mutex::new(writer),
-    };
+    // Where a meta page cannot be believed, nothing is cut until it is written anew.
+    let unknown = file_bytes.div_ceil(u64::from(meta.page_bytes));
+    let slot_high_water = slots.map(|slot| slot.map_or(unknown, |meta| meta.high_water));
+    let writer = Writer { freelist, file_bytes, freelist_run, poisoned: false, slot_high_water };
+    let inner =
+        Inner { path: path.to_owned(), file, map, map_bytes_max, view: Mutex::new(view), writer: Mutex::new(writer) };
     Ok(Db { inner: Arc::new(inner) })
 }
 
-pub(super) fn lock(file: &dyn File, path: &Path) -> Result<(), BoltError> {
+fn lock(file: &dyn File, path: &Path) -> Result<(), BoltError> {
     match file.try_lock_exclusive() {
         Ok(true) => Ok(()),
         Ok(false) => Err(BoltError::Locked { path: path.to_owned() }),
@@ -153,8 +143,8 @@ fn fresh_file() -> Vec<u8> {
     content
 }
 
-/// The meta page that rules: of the valid ones, that with the higher txid.
-fn read_meta(file: &dyn File, path: &Path) -> Result<Meta, BoltError> {
+/// The meta page that rules: of the valid ones, that with the higher txid. And what either page says, if it is valid.
+fn read_meta(file: &dyn File, path: &Path) -> Result<(Meta, [Option<Meta>; 2]), BoltError> {
     let first = read_meta_at(file, path, 0)?;
     let second = match &first {
         Ok(meta) => {
@@ -163,10 +153,13 @@ fn read_meta(file: &dyn File, path: &Path) -> Result<Meta, BoltError> {
         }
         Err(_) => find_second_meta(file, path)?,
     };
+    let slots = [first.as_ref().ok().copied(), second.as_ref().ok().copied()];
     match (first, second) {
-        (Ok(first), Ok(second)) if second.page_bytes == first.page_bytes && second.txid > first.txid => Ok(second),
-        (Ok(first), _) => Ok(first),
-        (Err(_), Ok(second)) => Ok(second),
+        (Ok(first), Ok(second)) if second.page_bytes == first.page_bytes && second.txid > first.txid => {
+            Ok((second, slots))
+        }
+        (Ok(first), _) => Ok((first, slots)),
+        (Err(_), Ok(second)) => Ok((second, slots)),
         (Err(first), Err(second)) => Err(BoltError::BothMetasBad { path: path.to_owned(), first, second }),
     }
 }

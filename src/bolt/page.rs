@@ -44,7 +44,7 @@ pub(super) struct Pages<'a> {
     pub(super) map: &'a Map,
     pub(super) path: &'a Path,
     pub(super) page_bytes: u32,
-    /// Pages from here on are not this transaction's.
+    /// Pages from here on are not this transaction's: nothing may be asked of the map there, see [`Map::bytes`].
     pub(super) high_water: u64,
 }
 

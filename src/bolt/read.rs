@@ -5,7 +5,7 @@ use std::{fmt, path::Path, sync::Arc};
 use crate::disk::File;
 
 use super::{
-    Cursor, Inner,
+    Cursor, Inner, Readers,
     error::BoltError,
     meta::Meta,
     page::{self, DEPTH_LEVELS_MAX, LeafElement, Page, Pages},
@@ -33,7 +33,7 @@ impl ReadTx {
     pub(super) fn open(inner: Arc<Inner>) -> ReadTx {
         let mut view = inner.view.lock();
         let meta = view.meta;
-        *view.readers.entry(meta.txid).or_insert(0) += 1;
+        view.readers.entry(meta.txid).or_insert(Readers { count: 0, high_water: meta.high_water }).count += 1;
         drop(view);
         ReadTx { inner, meta }
     }
@@ -73,9 +73,9 @@ impl ReadTx {
 impl Drop for ReadTx {
     fn drop(&mut self) {
         let mut view = self.inner.view.lock();
-        if let Some(count) = view.readers.get_mut(&self.meta.txid) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(readers) = view.readers.get_mut(&self.meta.txid) {
+            readers.count -= 1;
+            if readers.count == 0 {
                 view.readers.remove(&self.meta.txid);
             }
         }

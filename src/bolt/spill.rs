@@ -4,7 +4,7 @@
 //! Copy on write: a touched node never goes back to the pages it came from. Those are collected in `freed`, for the
 //! freelist to keep until no reader sees them. Nothing is written to the file here, and everything can be undone.
 
-use std::mem;
+use std::{collections::BTreeMap, mem};
 
 use super::{
     error::BoltError,
@@ -16,7 +16,7 @@ use super::{
 /// A node smaller than this share of a page is merged with a neighbour.
 const MERGE_DIVISOR: usize = 4;
 /// A bucket larger than this share of a page does not live in its own value.
-pub(super) const INLINE_DIVISOR: usize = 4;
+const INLINE_DIVISOR: usize = 4;
 /// A page is not cut below this many elements, so that branches always branch.
 const SPLIT_ELEMENTS_MIN: usize = 2;
 /// A page is cut before this size whatever else holds: element offsets are 32 bits wide.
@@ -31,6 +31,9 @@ pub(super) struct Dirty {
     pub(super) bytes: usize,
 }
 
+/// Places that are meant for pages to be: number of pages → where such runs begin.
+pub(super) type Reserved = BTreeMap<u64, Vec<u64>>;
+
 #[derive(Debug)]
 pub(super) struct Spill<'s, 'db> {
     pages: Pages<'db>,
@@ -42,12 +45,15 @@ pub(super) struct Spill<'s, 'db> {
     pub(super) freed: Vec<Run>,
     /// What was taken from the freelist.
     taken: Vec<Run>,
+    /// What was taken from the freelist before, for pages of this commit: first pages by length.
+    reserved: Reserved,
     pub(super) arena: Vec<u8>,
     pub(super) dirty: Vec<Dirty>,
 }
 
 impl<'s, 'db> Spill<'s, 'db> {
-    pub(super) fn new(pages: Pages<'db>, freelist: &'s mut Freelist) -> Spill<'s, 'db> {
+    /// What is `reserved` was taken from the list; pages of these lengths get these places.
+    pub(super) fn new(pages: Pages<'db>, freelist: &'s mut Freelist, reserved: Reserved) -> Spill<'s, 'db> {
         Spill {
             pages,
             page_bytes: pages.page_bytes as usize,
@@ -55,15 +61,31 @@ impl<'s, 'db> Spill<'s, 'db> {
             high_water: pages.high_water,
             freed: Vec::new(),
             taken: Vec::new(),
+            reserved,
             arena: Vec::new(),
             dirty: Vec::new(),
         }
     }
 
     /// Gives back what was taken from the freelist.
-    pub(super) fn undo(self) {
+    pub(super) fn undo(mut self) {
+        self.release_reserved();
         for run in self.taken {
             self.freelist.free(run).expect("these pages were taken from the list by this commit");
+        }
+    }
+
+    /// Gives back the places that nothing was put into.
+    fn release_reserved(&mut self) {
+        give_back(self.freelist, mem::take(&mut self.reserved));
+    }
+
+    /// Lowers the high-water mark to the last page that is used, or that a view may still show.
+    pub(super) fn trim(&mut self) {
+        self.release_reserved();
+        if let Some(tail) = self.freelist.take_tail(self.high_water) {
+            self.high_water = tail.first;
+            self.taken.push(tail);
         }
     }
 
@@ -116,7 +138,7 @@ impl<'s, 'db> Spill<'s, 'db> {
                 let right = mem::replace(right.node(&self.pages)?, Node::empty_leaf());
                 self.freed.extend(right.old);
                 let left = links[index].child.node(&self.pages)?;
-                self.absorb(left, right)?;
+                left.absorb(&self.pages, right)?;
                 // A small child that was alone below `right` has neighbours now.
                 self.merge_children(left)?;
             } else {
@@ -142,24 +164,14 @@ impl<'s, 'db> Spill<'s, 'db> {
         are_leaves && right.shrunk && left.page_bytes() + right.page_bytes() <= self.page_bytes + HEADER_BYTES
     }
 
-    fn absorb(&self, left: &mut Node<'db>, right: Node<'db>) -> Result<(), BoltError> {
-        left.shrunk = true;
-        match (&mut left.body, right.body) {
-            (Body::Leaf(left), Body::Leaf(right)) => left.extend(right),
-            (Body::Branch(left), Body::Branch(right)) => left.extend(right),
-            _ => {
-                let page = left.old.or(right.old).map_or(0, |run| run.first);
-                return Err(self.pages.damaged(page, "is a leaf beside a branch, or a branch beside a leaf"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes sure that no page is freed that is free already: a tree that refers to a page twice would in the end have
-    /// two nodes written to it.
+    /// Makes sure that no page is freed that is free already, or was until this commit took it: a tree that refers to a
+    /// page twice would in the end have two nodes written to it.
     pub(super) fn check_freed(&mut self) -> Result<(), BoltError> {
+        self.release_reserved();
         self.freed.sort_unstable();
-        let overlap = self.freed.windows(2).find(|pair| pair[0].end() > pair[1].first).map(|pair| pair[1]);
+        let mut both: Vec<Run> = self.freed.iter().chain(&self.taken).copied().collect();
+        both.sort_unstable();
+        let overlap = both.windows(2).find(|pair| pair[0].end() > pair[1].first).map(|pair| pair[1]);
         match overlap.or_else(|| self.freed.iter().copied().find(|&run| self.freelist.is_free(run))) {
             Some(run) => Err(self.pages.damaged(run.first, "is used twice, or is free and in use")),
             None => Ok(()),
@@ -227,7 +239,8 @@ impl<'s, 'db> Spill<'s, 'db> {
         above
     }
 
-    /// Writes the list of all free pages, those this commit frees included, as pages; returns where.
+    /// Writes the list of all free pages, those this commit frees included, as pages; returns where. Nothing can be
+    /// laid out after it.
     pub(super) fn spill_freelist(&mut self) -> Run {
         let count = |runs: &[Run]| runs.iter().map(|run| run.count).sum::<u64>();
         // Taking pages for the list can only make it shorter: what is enough now is enough then.
@@ -235,6 +248,7 @@ impl<'s, 'db> Spill<'s, 'db> {
         let bytes = HEADER_BYTES + 8 * (1 + usize::try_from(most).expect("page numbers of one file fit in memory"));
         let pages = bytes.div_ceil(self.page_bytes) as u64;
         let first = self.allocate(pages);
+        self.trim();
         let mut runs = self.freelist.runs();
         runs.extend(&self.freed);
         runs.sort_unstable();
@@ -276,6 +290,10 @@ impl<'s, 'db> Spill<'s, 'db> {
     }
 
     fn allocate(&mut self, count: u64) -> u64 {
+        if let Some(first) = self.reserved.get_mut(&count).and_then(Vec::pop) {
+            self.taken.push(Run { first, count });
+            return first;
+        }
         if let Some(first) = self.freelist.allocate(count) {
             self.taken.push(Run { first, count });
             return first;
@@ -283,6 +301,15 @@ impl<'s, 'db> Spill<'s, 'db> {
         let first = self.high_water;
         self.high_water += count;
         first
+    }
+}
+
+/// Puts places back into the list they were taken from.
+pub(super) fn give_back(freelist: &mut Freelist, reserved: Reserved) {
+    for (count, firsts) in reserved {
+        for first in firsts {
+            freelist.free(Run { first, count }).expect("these pages were taken from the list");
+        }
     }
 }
 

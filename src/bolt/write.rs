@@ -8,11 +8,12 @@ use super::{
     CommitStats, Db, KEY_BYTES_MAX, VALUE_BYTES_MAX, Writer,
     commit::{self, Failure},
     error::BoltError,
+    freelist::Freelist,
     meta::{Meta, NO_FREELIST},
     node::{Child, Entry, Node},
-    page::{self, BUCKET_FLAG, Pages},
+    page::{self, BUCKET_FLAG, Pages, Run},
     read::{self, BUCKET_HEADER_BYTES, Root, text},
-    spill::Spill,
+    spill::{Reserved, Spill, give_back},
 };
 
 const FILL_DEFAULT: f64 = 0.5;
@@ -28,7 +29,20 @@ pub struct WriteTx<'db> {
     meta: Meta,
     pages: Pages<'db>,
     /// The buckets looked at so far.
-    buckets: BTreeMap<Vec<u8>, OpenBucket<'db>>,
+    buckets: Buckets<'db>,
+}
+
+type Buckets<'db> = BTreeMap<Vec<u8>, OpenBucket<'db>>;
+
+/// What goes into a commit.
+struct Changed<'db> {
+    /// Of the tree of buckets.
+    root: Child<'db>,
+    buckets: Buckets<'db>,
+    /// Pages of nodes that are no longer in any tree.
+    freed: Vec<Run>,
+    /// Free pages to be used first.
+    reserved: Reserved,
 }
 
 #[derive(Debug)]
@@ -131,11 +145,66 @@ impl<'db> WriteTx<'db> {
 
     /// Commits, with the freelist in the file for a quick start or without.
     pub(super) fn commit_with(mut self, keep_freelist: bool) -> Result<CommitStats, BoltError> {
-        let mut stats = CommitStats::default();
+        let root = Child::Page(self.meta.root);
         let buckets = mem::take(&mut self.buckets);
-        let Writer { freelist, file_bytes, freelist_run, poisoned } = &mut *self.writer;
-        let mut spill = Spill::new(self.pages, freelist);
-        let laid_out = lay_out(&self.pages, self.meta.root, buckets, &mut spill, &mut stats);
+        self.commit_trees(Changed { root, buckets, freed: Vec::new(), reserved: Reserved::new() }, keep_freelist)
+    }
+
+    /// What this transaction builds on, and the free pages.
+    pub(super) fn parts(&mut self) -> (Pages<'db>, u64, &mut Freelist) {
+        (self.pages, self.meta.root, &mut self.writer.freelist)
+    }
+
+    /// Whether a commit would lower the high-water mark in one of the meta pages.
+    pub(super) fn can_trim(&self) -> bool {
+        let end = self.writer.freelist.occupied_end(self.meta.high_water);
+        self.writer.slot_high_water.iter().any(|&mark| mark > end)
+    }
+
+    /// Whether the last pages are free but for views that are open.
+    pub(super) fn is_end_pending(&self) -> bool {
+        self.writer.freelist.is_pending(self.meta.high_water - 1)
+    }
+
+    /// Commits a tree changed as a whole, that of a bucket or that of the buckets, and nothing else. `change` returns the
+    /// pages of nodes that it took out of the tree.
+    pub(super) fn rewrite(
+        mut self,
+        bucket: Option<&[u8]>,
+        fill: f64,
+        reserved: Reserved,
+        change: impl FnOnce(&mut Child<'db>, &Pages<'db>) -> Result<Vec<Run>, BoltError>,
+    ) -> Result<CommitStats, BoltError> {
+        let pages = self.pages;
+        let mut root = Child::Page(self.meta.root);
+        let changed = match bucket {
+            None => change(&mut root, &pages),
+            Some(name) => self.open_bucket(name).and_then(|bucket| {
+                bucket.fill = fill.clamp(FILL_MIN, FILL_MAX);
+                bucket.changed = true;
+                change(&mut bucket.root, &pages)
+            }),
+        };
+        match changed {
+            Ok(freed) => {
+                let buckets = mem::take(&mut self.buckets);
+                self.commit_trees(Changed { root, buckets, freed, reserved }, false)
+            }
+            Err(error) => {
+                give_back(&mut self.writer.freelist, reserved);
+                Err(error)
+            }
+        }
+    }
+
+    /// Commits changed buckets, and the tree of buckets above them.
+    fn commit_trees(mut self, changed: Changed<'db>, keep_freelist: bool) -> Result<CommitStats, BoltError> {
+        let Changed { root, buckets, freed, reserved } = changed;
+        let mut stats = CommitStats::default();
+        let Writer { freelist, file_bytes, freelist_run, poisoned, slot_high_water } = &mut *self.writer;
+        let mut spill = Spill::new(self.pages, freelist, reserved);
+        let laid_out = lay_out(&self.pages, root, buckets, &mut spill, &mut stats);
+        spill.freed.extend(freed);
         spill.freed.extend(*freelist_run);
         let root = match laid_out.and_then(|root| spill.check_freed().map(|()| root)) {
             Ok(root) => root,
@@ -145,6 +214,7 @@ impl<'db> WriteTx<'db> {
             }
         };
         let kept = keep_freelist.then(|| spill.spill_freelist());
+        spill.trim();
         let meta = Meta {
             root,
             freelist: kept.map_or(NO_FREELIST, |run| run.first),
@@ -169,6 +239,7 @@ impl<'db> WriteTx<'db> {
         drop(spill);
         freelist.free_after(meta.txid, freed);
         *freelist_run = kept;
+        slot_high_water[meta.slot() as usize] = meta.high_water;
         self.db.inner.publish(meta, *file_bytes, freelist.pages());
         Ok(stats)
     }
@@ -232,8 +303,8 @@ impl<'db> OpenBucket<'db> {
 /// Turns the changed buckets, and the tree of buckets above them, into pages; returns its root.
 fn lay_out<'db>(
     pages: &Pages<'db>,
-    root: u64,
-    mut buckets: BTreeMap<Vec<u8>, OpenBucket<'db>>,
+    mut root: Child<'db>,
+    mut buckets: Buckets<'db>,
     spill: &mut Spill<'_, 'db>,
     stats: &mut CommitStats,
 ) -> Result<u64, BoltError> {
@@ -242,9 +313,9 @@ fn lay_out<'db>(
     for bucket in buckets.values_mut() {
         spill.rebalance_root(&mut bucket.root)?;
     }
+    spill.rebalance_root(&mut root)?;
     let rebalanced = Instant::now();
     stats.rebalance = rebalanced - start;
-    let mut root = Child::Page(root);
     for (name, bucket) in buckets {
         let value = bucket.spill(spill);
         root.node(pages)?.put(pages, Entry::new(BUCKET_FLAG, &name, &value))?;

@@ -263,6 +263,15 @@ pub(super) struct ServeFlags {
         value_parser = parse_duration
     )]
     pub(super) compaction_reads_wait: Duration,
+    /// Free share of the data file, in percent, above which unused room is given back to the disk without being asked for,
+    /// in small steps with pauses, until half of that share is free; 0 never does. (/v3/maintenance/defragment always does,
+    /// and leaves about 1 percent.)
+    #[arg(long, env = "REVGATE_RECLAIM_FREE_PERCENT", value_name = "PERCENT", default_value_t = 25)]
+    pub(super) reclaim_free_percent: u64,
+
+    /// The same in bytes: less than this is never given back without being asked for.
+    #[arg(long, env = "REVGATE_RECLAIM_FREE_BYTES", value_name = "BYTES", default_value_t = 67_108_864)]
+    pub(super) reclaim_free_bytes: u64,
 
     /// How often a quiet watch that asked for it is told where it stands, at least 100ms; 0 means 10m.
     #[arg(

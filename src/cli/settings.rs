@@ -34,6 +34,7 @@ const LOW_WATER_PERCENT: RangeInclusive<u8> = 1..=99;
 const TXN_OPS: RangeInclusive<usize> = 1..=1_000_000;
 const REQUEST_BYTES: RangeInclusive<usize> = 1_024..=268_435_456;
 const CONNECTIONS: RangeInclusive<usize> = 1..=1_000_000;
+const RECLAIM_FREE_PERCENT: RangeInclusive<u64> = 0..=99;
 const TOKEN_TTL_SECS: RangeInclusive<u64> = 1..=31_536_000;
 const BCRYPT_COSTS: RangeInclusive<u32> = 4..=31;
 
@@ -89,6 +90,8 @@ pub(super) fn config(flags: &ServeFlags) -> Result<Config, FlagError> {
         compaction_batch_limit: or_default(flags.compaction_batch_limit, COMPACTION_BATCH_LIMIT_DEFAULT),
         compaction_sleep_interval: or_default(flags.compaction_sleep_interval, COMPACTION_SLEEP_DEFAULT),
         compaction_reads_wait: flags.compaction_reads_wait,
+        reclaim_free_percent: within("reclaim-free-percent", flags.reclaim_free_percent, RECLAIM_FREE_PERCENT)?,
+        reclaim_free_bytes: flags.reclaim_free_bytes,
         watch_progress_notify_interval: progress_notify(flags)?,
         warning_apply_duration: flags.warning_apply_duration,
         auth_tokens: auth_token::parse(

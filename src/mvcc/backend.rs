@@ -16,8 +16,8 @@ use parking_lot::{Condvar, Mutex};
 use super::{
     BucketWrite, Callback, LogPosition, MvccError, Record, buckets,
     compaction::{Job, Step},
-    defragment,
     key_value::{encode_key_value, encode_tombstone},
+    reclaim::Reclaimer,
     shortage::is_disk_full,
     state::Shared,
 };
@@ -30,7 +30,7 @@ const BUCKET_WRITE_OVERHEAD_BYTES: u64 = 64;
 
 /// How often a compaction looks whether the reads it waits for have ended.
 const READS_LOOK_INTERVAL: Duration = Duration::from_millis(10);
-/// Requests to defragment that may wait for one under way; all of them get the next.
+/// Requests to defragment that may wait at once.
 const DEFRAGMENTS_WAITING_MAX: usize = 64;
 
 /// What the apply loop and the backend thread share.
@@ -49,6 +49,8 @@ struct Pending {
     sealed: Batch,
     flushes: Vec<Callback>,
     defragments: Vec<Callback>,
+    /// Requests to defragment that were not answered yet.
+    defragments_waiting: usize,
     durable: LogPosition,
     stop: Option<Stop>,
     failure: Option<MvccError>,
@@ -177,18 +179,20 @@ impl Backend {
 
     pub(super) fn defragment(&self, done: Callback) {
         let mut pending = self.pending.lock();
-        let busy = (pending.defragments.len() >= DEFRAGMENTS_WAITING_MAX).then_some(MvccError::Busy);
+        let busy = (pending.defragments_waiting >= DEFRAGMENTS_WAITING_MAX).then_some(MvccError::Busy);
         if let Some(error) = pending.refusal().or(busy) {
             drop(pending);
             return done(Err(error));
         }
         pending.defragments.push(done);
+        pending.defragments_waiting += 1;
         drop(pending);
         self.wake.notify_all();
     }
 
-    fn is_stopping(&self) -> bool {
-        self.pending.lock().stop.is_some()
+    /// So many requests to defragment are about to be answered.
+    pub(super) fn note_answered(&self, defragments: usize) {
+        self.pending.lock().defragments_waiting -= defragments;
     }
 
     pub(super) fn durable(&self) -> LogPosition {
@@ -233,6 +237,7 @@ pub(super) struct Worker {
     step_at: Instant,
     /// Set while there is less room than is to be kept: when to look again.
     room_at: Option<Instant>,
+    reclaimer: Reclaimer,
     encoded: Vec<u8>,
 }
 
@@ -240,7 +245,10 @@ enum Work {
     Commit,
     Compact,
     KeepRoom,
+    /// Begin to give room back, for who asked.
     Defragment,
+    /// Go on with it.
+    Reclaim,
     Stop(Stop),
 }
 
@@ -248,6 +256,7 @@ impl Worker {
     /// `unfinished` is the compaction the file says was begun and not finished.
     pub(super) fn new(shared: Arc<Shared>, db: bolt::Db, unfinished: Option<Job>) -> Worker {
         Worker {
+            reclaimer: Reclaimer::new(&db),
             shared,
             db,
             batch: Batch::default(),
@@ -276,11 +285,15 @@ impl Worker {
                 Work::Commit => self.commit()?,
                 Work::Compact => self.compact()?,
                 Work::KeepRoom => self.keep_room()?,
-                Work::Defragment => self.defragment()?,
+                Work::Defragment => self.defragment(),
+                Work::Reclaim => self.reclaimer.work(&self.shared, &self.db)?,
                 Work::Stop(Stop::Abandoned) => return Ok(()),
                 Work::Stop(Stop::Written) => {
                     self.commit()?;
-                    return self.postponed.take().map_or(Ok(()), |(error, _)| Err(error));
+                    return match self.postponed.take() {
+                        Some((error, _)) => Err(error),
+                        None => self.close_file(),
+                    };
                 }
             }
         }
@@ -315,7 +328,11 @@ impl Worker {
             if self.room_at.is_some_and(|at| at <= now) {
                 return Work::KeepRoom;
             }
-            match commit_at.into_iter().chain(step_at).chain(self.room_at).min() {
+            let reclaim_at = self.reclaimer.due_at();
+            if reclaim_at.is_some_and(|at| at <= now) {
+                return Work::Reclaim;
+            }
+            match commit_at.into_iter().chain(step_at).chain(self.room_at).chain(reclaim_at).min() {
                 Some(at) => _ = backend.wake.wait_until(&mut pending, at),
                 None => backend.wake.wait(&mut pending),
             }
@@ -359,6 +376,7 @@ impl Worker {
             self.step_at = Instant::now();
         }
         self.compactions.extend(batch.jobs);
+        self.reclaimer.look(&self.shared, &self.db);
         self.answer_flushes();
         self.keep_room()
     }
@@ -426,33 +444,25 @@ impl Worker {
             Err(error) => return Err(error),
         };
         self.step_at = Instant::now() + pause;
+        self.reclaimer.look(&self.shared, &self.db);
         Ok(())
     }
 
-    /// Defragments the file for all who asked so far.
-    fn defragment(&mut self) -> Result<(), MvccError> {
+    /// Begins to give room back for all who asked so far.
+    fn defragment(&mut self) {
         let waiting = std::mem::take(&mut self.shared.backend.pending.lock().defragments);
-        let shared = Arc::clone(&self.shared);
-        let outcome = defragment::run(&shared, &self.db, &|| !shared.backend.is_stopping());
-        let position = shared.backend.durable();
-        let told = match outcome {
-            Ok(Ok(db)) => {
-                self.db = db;
-                shared.publish_file_metrics(&self.db);
-                Ok(position)
+        self.reclaimer.ask(&self.shared, &self.db, waiting);
+    }
+
+    /// Puts the list of free pages into the file, so that the next start need not look for them.
+    fn close_file(&self) -> Result<(), MvccError> {
+        match self.db.clone().close() {
+            Err(error) if is_disk_full(&error) => {
+                tracing::warn!(%error, "no room for the list of free pages: the next start looks for them");
+                Ok(())
             }
-            Ok(Err(error)) => Err(error),
-            Err(error) => {
-                for done in waiting {
-                    done(Err(error.clone()));
-                }
-                return Err(error);
-            }
-        };
-        for done in waiting {
-            done(told.clone());
+            closed => Ok(closed?),
         }
-        Ok(())
     }
 
     /// Keeps room for what is to come, so that want of it is known before anything has to wait for it.
@@ -496,6 +506,7 @@ impl Worker {
         pending.stop.get_or_insert(Stop::Abandoned);
         self.flushes.append(&mut pending.flushes);
         self.flushes.append(&mut pending.defragments);
+        self.flushes.append(&mut self.reclaimer.take_waiting());
         self.compactions.extend(std::mem::take(&mut self.batch.jobs));
         self.compactions.extend(std::mem::take(&mut pending.sealed.jobs));
         self.compactions.extend(std::mem::take(&mut pending.open.jobs));

@@ -9,14 +9,15 @@
 
 mod backend;
 mod compaction;
-mod defragment;
 mod hash;
 mod history;
 mod index;
 mod key_value;
 mod pins;
+mod progress;
 mod query;
 mod read;
+mod reclaim;
 mod restore;
 mod revision;
 mod ring;
@@ -39,6 +40,7 @@ pub use hash::KeysHash;
 pub use key_value::{ChangeSet, KeyValueRef, Record};
 pub use query::{RangeQuery, SortOrder, SortTarget};
 pub use read::RangeCursor;
+pub use reclaim::ReclaimOptions;
 pub use restore::{Restored, STORAGE_VERSION};
 pub use revision::{KeyRange, REVISION_BYTES, Revision, TOMBSTONE_BYTES};
 pub use store::{Callback, Store, StoreOptions};

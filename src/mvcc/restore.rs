@@ -3,13 +3,19 @@
 //! The scan is split by revisions over threads that decode and sort; the index is then built in one go. Every record
 //! is decoded, so a damaged one is found here and named, not when it is read.
 
-use std::{num::NonZero, ops::Range, thread};
+use std::{
+    num::NonZero,
+    ops::Range,
+    thread,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 
 use super::{
     KeyValueRef, LogPosition, MvccError, Revision, buckets,
     index::{Entry, Index, VERSION_MAX},
+    progress::Progress,
     state::Values,
 };
 use crate::bolt;
@@ -18,6 +24,10 @@ use crate::bolt;
 const REVISIONS_PER_THREAD_MIN: i64 = 20_000;
 /// Most threads a scan is split over.
 const THREADS_MAX: usize = 8;
+/// Between two lines of the log that say how far a scan is.
+const REPORT_INTERVAL: Duration = Duration::from_secs(3);
+/// Records after which a thread says how far it is.
+const RECORDS_PER_COUNT: usize = 4_096;
 /// The form of the file, as bucket `meta` names it: the etcd whose files look alike. Between 3.6 and 3.7 nothing changed.
 pub const STORAGE_VERSION: &str = "3.7.0";
 
@@ -79,18 +89,23 @@ pub(super) fn read(db: &bolt::Db) -> Result<Contents, MvccError> {
     let tx = db.read()?;
     let finished = mark(&tx, buckets::FINISHED_COMPACTION)?;
     let scheduled = mark(&tx, buckets::SCHEDULED_COMPACTION)?;
-    let index = number(&tx, buckets::CONSISTENT_INDEX)?;
-    let position = LogPosition { term: number(&tx, buckets::TERM)?, index };
+    let position = LogPosition { term: number(&tx, buckets::TERM)?, index: number(&tx, buckets::CONSISTENT_INDEX)? };
+    let started = Instant::now();
     let entries = scan(&tx)?;
+    let records = entries.len();
     let last = entries.iter().map(|stored| stored.entry.revision.main).max();
     let lease_attachments = attachments(&entries);
     let compact_revision = finished.max(scheduled).unwrap_or(-1);
+    let index = Index::from_sorted(entries.into_iter().map(|stored| (stored.key, stored.entry)));
+    if started.elapsed() >= REPORT_INTERVAL {
+        tracing::info!(records, keys = index.len(), took = ?started.elapsed(), "the key index was built");
+    }
     Ok(Contents {
         restored: Restored { position, lease_attachments },
         current_revision: last.unwrap_or(1).max(compact_revision).max(1),
         compact_revision,
         unfinished_compaction: scheduled.filter(|scheduled| Some(*scheduled) > finished),
-        index: Index::from_sorted(entries.into_iter().map(|stored| (stored.key, stored.entry))),
+        index,
     })
 }
 
@@ -133,11 +148,16 @@ fn scan(tx: &bolt::ReadTx) -> Result<Vec<Stored>, MvccError> {
     let (first, _) = Revision::decode(first).ok_or_else(|| MvccError::misnamed(first))?;
     let Some((last, _)) = cursor.last()? else { return Ok(Vec::new()) };
     let (last, _) = Revision::decode(last).ok_or_else(|| MvccError::misnamed(last))?;
-    let mut parts = split(first.main..last.main.saturating_add(1)).into_iter();
+    let all = first.main..last.main.saturating_add(1);
+    let progress = &Progress::new(u64::try_from(all.end - all.start).unwrap_or(0));
+    let mut parts = split(all).into_iter();
     let own = parts.next().unwrap_or_default();
     let runs = thread::scope(|scope| {
-        let others: Vec<_> = parts.map(|part| scope.spawn(move || scan_part(tx, part))).collect();
-        let mut runs = vec![scan_part(tx, own)];
+        let _reports = progress.report_every(scope, REPORT_INTERVAL, |done, total| {
+            tracing::info!(revisions_done = done, revisions_total = total, "building the key index");
+        });
+        let others: Vec<_> = parts.map(|part| scope.spawn(move || scan_part(tx, part, progress))).collect();
+        let mut runs = vec![scan_part(tx, own, progress)];
         for other in others {
             runs.push(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
@@ -166,8 +186,9 @@ fn split(range: Range<i64>) -> Vec<Range<i64>> {
     (0..parts).map(|part| start(part)..start(part + 1)).collect()
 }
 
-fn scan_part(tx: &bolt::ReadTx, part: Range<i64>) -> Result<Vec<Stored>, MvccError> {
+fn scan_part(tx: &bolt::ReadTx, part: Range<i64>, progress: &Progress) -> Result<Vec<Stored>, MvccError> {
     let mut run = Vec::new();
+    let mut counted = part.start;
     let mut cursor = Values::of(tx)?.cursor();
     let mut pair = cursor.seek(&Revision { main: part.start, sub: 0 }.encode())?;
     while let Some((name, encoded)) = pair {
@@ -176,6 +197,10 @@ fn scan_part(tx: &bolt::ReadTx, part: Range<i64>) -> Result<Vec<Stored>, MvccErr
             break;
         }
         run.push(decode(revision, tombstone, encoded)?);
+        if run.len() % RECORDS_PER_COUNT == 0 {
+            progress.add(u64::try_from(revision.main - counted).unwrap_or(0));
+            counted = revision.main;
+        }
         pair = cursor.next()?;
     }
     run.sort_by(in_index_order);

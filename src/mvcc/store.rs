@@ -13,7 +13,8 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
 use super::{
-    BucketWrite, ChangeSet, KeysHash, LogPosition, MvccError, RangeCursor, RangeQuery, Restored, WriteTxn,
+    BucketWrite, ChangeSet, KeysHash, LogPosition, MvccError, RangeCursor, RangeQuery, ReclaimOptions, Restored,
+    WriteTxn,
     backend::{Backend, Stop, Worker},
     compaction::{self, Job},
     hash, history, restore,
@@ -36,6 +37,8 @@ pub struct StoreOptions {
     pub compaction_sleep: Duration,
     /// Longest time a compaction waits for reads in progress below it, before it breaks them off (30 s).
     pub compaction_reads_wait: Duration,
+    /// When the file's unused room is given back without being asked for.
+    pub reclaim: ReclaimOptions,
 }
 
 impl Default for StoreOptions {
@@ -47,6 +50,7 @@ impl Default for StoreOptions {
             compaction_batch_revisions: 1_000,
             compaction_sleep: Duration::from_millis(10),
             compaction_reads_wait: Duration::from_secs(30),
+            reclaim: ReclaimOptions::default(),
         }
     }
 }
@@ -177,7 +181,8 @@ impl Store {
     }
 
     /// Asks the backend thread to give the file's unused room back; `done` is called when that is durable, or with why
-    /// it could not be done, after which everything is as it was. Reads and writes go on meanwhile.
+    /// it could not be done, after which nothing is lost. Who asks while others wait for the same shares what they get.
+    /// Reads and writes go on meanwhile: the thread takes small steps, and looks after both in between.
     pub fn defragment(&self, done: Callback) {
         self.shared().backend.defragment(done);
     }
@@ -267,7 +272,7 @@ impl Store {
         self.handle.shut(Stop::Written)
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
     }
 }

@@ -34,7 +34,7 @@ use crate::{
     http::{HttpListener, HttpOptions, HttpServer, Tls},
     lease::Lessor,
     metrics::Metrics,
-    mvcc::{Store, StoreOptions, buckets},
+    mvcc::{ReclaimOptions, Store, StoreOptions, buckets},
     service::{Services, Tasks},
     watch::{Hub, HubOptions},
 };
@@ -200,6 +200,7 @@ fn store_options(config: &Config) -> StoreOptions {
         compaction_batch_revisions: config.compaction_batch_limit,
         compaction_sleep: config.compaction_sleep_interval,
         compaction_reads_wait: config.compaction_reads_wait,
+        reclaim: ReclaimOptions { free_percent: config.reclaim_free_percent, free_bytes: config.reclaim_free_bytes },
     }
 }
 

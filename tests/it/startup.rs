@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Server, is_foreign};
+use crate::support::{ANSWER_MAX, Client, Server, is_foreign, wait_until};
 
 /// Keys `key-0`, `key-1`, … as base64.
 fn key(number: usize) -> String {
@@ -224,6 +224,35 @@ fn sigterm_ends_streams_cleanly_keeps_everything_and_exits_0() {
     assert_eq!(status.code(), Some(0));
     assert!(std::net::TcpStream::connect(address).is_err(), "nothing listens any more");
     assert_keys(&mut Server::start(data.path()).client(), 5);
+}
+
+/// The page of the list of free pages, as the meta page that counts names it; none if the next start has to search.
+fn free_list_page(data_dir: &Path) -> Option<u64> {
+    let bytes = fs::read(data_dir.join("member/snap/db")).unwrap();
+    let field = |meta: usize, at: usize| {
+        let at = meta * 4096 + 16 + at;
+        u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
+    };
+    let newest = (0..2).max_by_key(|meta| field(*meta, 48)).unwrap();
+    Some(field(newest, 32)).filter(|page| *page != u64::MAX)
+}
+
+#[test]
+fn a_clean_stop_leaves_the_list_of_free_pages_for_a_quick_start() {
+    if is_foreign() {
+        return;
+    }
+    let data = tempfile::tempdir().unwrap();
+    let data_dir = data.path().join("data");
+    let server = Server::start(&data_dir);
+    put_keys(&mut server.client(), 50, 300);
+    // As a crash at this point would leave it, once the first keys are in the file.
+    wait_until("a commit of the file", ANSWER_MAX, || free_list_page(&data_dir).is_none().then_some(()));
+    server.terminate();
+    assert!(server.wait().success());
+    assert!(free_list_page(&data_dir).is_some());
+    let server = Server::start(&data_dir);
+    assert_keys(&mut server.client(), 50);
 }
 
 /// What a member shows of its state, apart from what each start changes.

@@ -1,7 +1,6 @@
-//! Copies of a file: as a stream of bytes, and compacted in its place.
+//! A copy of a file as a stream of bytes.
 
 use super::*;
-use crate::disk::OpenMode;
 
 fn number(n: u64) -> [u8; 8] {
     n.to_be_bytes()
@@ -78,66 +77,4 @@ fn a_snapshot_is_a_file_with_the_views_content() {
         put_all(&copied, b"small", [(&b"b"[..], &b"2"[..])]);
         assert_sound(&copied);
     }
-}
-
-#[test]
-fn compacting_keeps_everything_but_the_room() {
-    for fill in [0.1, 0.5, 0.9, 1.0] {
-        let place = Place::new();
-        let db = filled(&place);
-        let view = db.read().unwrap();
-        let before = content(&view);
-        let copied = db.compact(fill, &|| true).unwrap();
-        assert_sound(&copied);
-        assert!(content(&copied.read().unwrap()) == before, "fill {fill}");
-        // The old view lives on, and what it was taken of takes no more writes.
-        assert!(content(&view) == before);
-        assert!(matches!(db.write(), Err(BoltError::Poisoned { .. })));
-        if fill > 0.8 {
-            assert!(copied.size_bytes() < db.size_bytes() / 2, "{} {}", copied.size_bytes(), db.size_bytes());
-        }
-        put_same(&copied, b"many", &(0..900).map(number).collect::<Vec<_>>(), b"later");
-        assert_sound(&copied);
-        let after = content(&copied.read().unwrap());
-        drop((db, view, copied));
-
-        let again = place.open();
-        assert_sound(&again);
-        assert!(content(&again.read().unwrap()) == after, "fill {fill}");
-    }
-}
-
-#[test]
-fn a_copy_given_up_changes_nothing() {
-    let place = Place::new();
-    let db = filled(&place);
-    let before = place.bytes();
-    let failed = db.compact(0.9, &|| false).unwrap_err();
-    assert!(matches!(failed, CompactError::Untouched(BoltError::Interrupted { .. })), "{failed}");
-    assert!(place.bytes() == before);
-    assert_eq!(std::fs::read_dir(place.path.parent().unwrap()).unwrap().count(), 1);
-    put_all(&db, b"small", [(&b"b"[..], &b"2"[..])]);
-    assert_sound(&db);
-}
-
-#[test]
-fn opening_removes_what_a_crash_left_of_a_copy() {
-    let place = Place::new();
-    drop(filled(&place));
-    let leftover = place.path.with_extension("tmp");
-    std::fs::write(&leftover, b"half a copy").unwrap();
-    assert_sound(&place.open());
-    assert!(!leftover.exists());
-}
-
-#[test]
-fn a_copy_is_locked_before_it_has_its_name() {
-    let place = Place::new();
-    let db = filled(&place);
-    let copied = db.compact(0.9, &|| true).unwrap();
-    drop(db);
-    let file = RealDisk.open(&place.path, OpenMode::ReadWrite).unwrap();
-    assert!(!file.try_lock_exclusive().unwrap());
-    drop(copied);
-    assert!(file.try_lock_exclusive().unwrap());
 }

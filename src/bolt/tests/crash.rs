@@ -45,11 +45,12 @@ fn upkeep(db: Db, disk: &SimDisk, path: &Path, step: u64) -> Result<Db, BoltErro
             db.close()?;
             Db::open(Arc::new(disk.clone()), path, &OPTIONS)
         }
-        4 => match db.compact(0.9, &|| true) {
-            Ok(copy) => Ok(copy),
-            Err(CompactError::Untouched(_)) => Ok(db),
-            Err(CompactError::Unknown(error)) => Err(error),
-        },
+        4 => {
+            let limits = ReclaimLimits { kept_free_percent: 0, step_pages_max: 3, ..ReclaimLimits::default() };
+            let mut reclaim = Reclaim::new(limits);
+            while db.reclaim_step(&mut reclaim)?.progress == ReclaimProgress::More {}
+            Ok(db)
+        }
         _ => Ok(db),
     }
 }

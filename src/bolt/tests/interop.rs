@@ -83,6 +83,17 @@ fn bbolt_accepts_our_files() {
         churn(&db, round);
         churn(&db, round + 100);
         db = shown_to_bbolt(&place, db, round % 2 == 0);
+        // Between two steps, too, and after the last.
+        let mut reclaim = Reclaim::new(ReclaimLimits { step_pages_max: 100, ..ReclaimLimits::default() });
+        for step in 0.. {
+            if db.reclaim_step(&mut reclaim).unwrap().progress != ReclaimProgress::More {
+                break;
+            }
+            if step % 16 == round {
+                db = shown_to_bbolt(&place, db, step % 2 == 0);
+            }
+        }
+        db = shown_to_bbolt(&place, db, round % 3 == 0);
     }
     let mut tx = db.write().unwrap();
     for number in 100..5000 {

@@ -8,6 +8,7 @@ mod failures;
 mod interop;
 mod layout;
 mod model;
+mod reclaim;
 mod transactions;
 
 use std::{path::PathBuf, sync::Arc};

@@ -37,10 +37,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-type Model = BTreeMap<u8, BTreeMap<Vec<u8>, Vec<u8>>>;
+pub(super) type Model = BTreeMap<u8, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 /// Keys of different lengths, in no order of theirs.
-fn key_of(number: u16) -> Vec<u8> {
+pub(super) fn key_of(number: u16) -> Vec<u8> {
     let mut key = number.wrapping_mul(40_503).to_be_bytes().to_vec();
     key.resize(2 + usize::from(number % 37), b'.');
     key
@@ -71,7 +71,7 @@ fn apply(tx: &mut WriteTx<'_>, model: &mut Model, step: &Step) {
     }
 }
 
-fn assert_same(db: &Db, model: &Model) {
+pub(super) fn assert_same(db: &Db, model: &Model) {
     assert_sound(db);
     let read = db.read().unwrap();
     for (bucket, keys) in model {

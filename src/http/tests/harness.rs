@@ -80,6 +80,8 @@ fn config(dir: &std::path::Path) -> Config {
         compaction_batch_limit: 1_000,
         compaction_sleep_interval: Duration::from_millis(10),
         compaction_reads_wait: Duration::ZERO,
+        reclaim_free_percent: 25,
+        reclaim_free_bytes: 64 << 20,
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_millis(100),
         auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },
@@ -112,6 +114,7 @@ impl Member {
             compaction_batch_revisions: config.compaction_batch_limit,
             compaction_sleep: config.compaction_sleep_interval,
             compaction_reads_wait: config.compaction_reads_wait,
+            ..StoreOptions::default()
         };
         let (store, _) = Store::open(db, store_options, &metrics).unwrap();
         let hub_options = HubOptions {

@@ -8,6 +8,7 @@ mod durability;
 mod facts;
 mod failures;
 mod model;
+mod reclaim;
 mod scale;
 mod upkeep;
 
@@ -38,6 +39,7 @@ fn options() -> StoreOptions {
         compaction_batch_revisions: 3,
         compaction_sleep: Duration::ZERO,
         compaction_reads_wait: Duration::from_secs(3_600),
+        reclaim: ReclaimOptions { free_percent: 0, free_bytes: 0 },
     }
 }
 

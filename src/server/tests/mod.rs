@@ -41,6 +41,8 @@ fn config(data_dir: &Path) -> Config {
         compaction_batch_limit: 1000,
         compaction_sleep_interval: Duration::from_millis(10),
         compaction_reads_wait: Duration::ZERO,
+        reclaim_free_percent: 25,
+        reclaim_free_bytes: 64 << 20,
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_millis(100),
         auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },
