@@ -94,6 +94,8 @@ pub struct Reclaim {
     place: Place,
     round: u32,
     round_moved: u64,
+    /// Pages that overflow which this round's walk found no room for, in pages of the file.
+    homeless: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +104,8 @@ enum Phase {
     Join,
     /// Moves pages that overflow, as long as there are free runs for them.
     MoveRuns,
-    /// Moves all that is left.
+    /// Moves all that is left; and, where pages that overflow found no room, single pages out of their way, so that the
+    /// next round finds it.
     Move,
     /// Cuts the end off.
     Cut,
@@ -123,7 +126,7 @@ enum Place {
 impl Reclaim {
     /// Joins sparse leaves, moves pages down and cuts the end off.
     pub fn new(limits: ReclaimLimits) -> Reclaim {
-        Reclaim { limits, phase: Phase::Join, place: Place::After(Vec::new()), round: 0, round_moved: 0 }
+        Reclaim { limits, phase: Phase::Join, place: Place::After(Vec::new()), round: 0, round_moved: 0, homeless: 0 }
     }
 
     /// Cuts off what is free at the end as it is, moving nothing.
@@ -152,11 +155,14 @@ impl Reclaim {
         let aim = match self.phase {
             Phase::Join => Aim::Join { fill: self.limits.fill },
             Phase::MoveRuns => Aim::MoveRuns { target },
-            Phase::Move | Phase::Cut => Aim::Move { target },
+            Phase::Move | Phase::Cut => Aim::Move { target: target.saturating_sub(self.homeless) },
         };
         let plan = Plan::make(&pages, freelist, aim, &self.limits, tree.root, &tree.from)?;
         let may_wait = plan.is_stuck && freelist.pending_pages() > 0;
-        let Plan { changes, reserved, pages: pages_moved, next, is_stuck, .. } = plan;
+        let Plan { changes, reserved, pages: pages_moved, next, is_stuck, homeless } = plan;
+        if self.phase == Phase::MoveRuns {
+            self.homeless += homeless;
+        }
         if !changes.is_empty() {
             tx.rewrite(tree.bucket.as_deref(), self.limits.fill, reserved, |root, pages| {
                 plan::apply(&changes, root, pages)
@@ -225,6 +231,7 @@ impl Reclaim {
             Phase::Move if self.round_moved > 0 && self.round < ROUNDS_MAX => {
                 self.round += 1;
                 self.round_moved = 0;
+                self.homeless = 0;
                 Phase::MoveRuns
             }
             Phase::Move | Phase::Cut => Phase::Cut,

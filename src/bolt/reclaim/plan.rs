@@ -42,13 +42,15 @@ pub(super) enum Change<'db> {
     Join { key: &'db [u8], level: usize, count: usize },
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Plan<'db> {
     pub(super) changes: Vec<Change<'db>>,
     /// Places for what is moved, taken from the freelist.
     pub(super) reserved: Reserved,
     /// Pages that get another place.
     pub(super) pages: u64,
+    /// Pages that were left where they are, because there is no run of their length below the target.
+    pub(super) homeless: u64,
     /// There was no free page below the target.
     pub(super) is_stuck: bool,
     /// Where the next step goes on, if there is more of the tree.
@@ -65,7 +67,7 @@ impl<'db> Plan<'db> {
         root: u64,
         from: &[u8],
     ) -> Result<Plan<'db>, BoltError> {
-        let plan = Plan { changes: Vec::new(), reserved: Reserved::new(), pages: 0, is_stuck: false, next: None };
+        let plan = Plan::default();
         let visits_left = limits.step_visits_max.max(VISITS_MIN);
         let pages_max = (limits.step_bytes_max / u64::from(pages.page_bytes)).min(limits.step_pages_max).max(1);
         let mut walk = Walk { pages, freelist, aim, pages_max, visits_left, plan };
@@ -185,7 +187,8 @@ impl<'db> Walk<'_, 'db> {
                 self.plan.changes.push(change);
                 self.plan.pages += run.count;
             }
-            None => self.plan.is_stuck |= run.count == 1,
+            None if run.count > 1 => self.plan.homeless += run.count,
+            None => self.plan.is_stuck = true,
         }
     }
 
