@@ -6,7 +6,8 @@
 //! it never repeats a failed sync (after one the kernel may have dropped the pages; what they held is unknown).
 //!
 //! Durability of names: a file that was created, renamed or removed is so for certain only after
-//! [`Disk::sync_dir`]; [`durable_rename`] is the one way to put a finished file in its place.
+//! [`Disk::sync_dir`]; [`durable_rename`] is the one way to put a finished file in its place. What an earlier process
+//! showed and did not sync is not durable either: who opens a file it has not made syncs its name first.
 
 mod real;
 #[cfg(test)]

@@ -14,7 +14,10 @@ use crate::{
     consensus::{Consensus, ConsensusOptions},
     disk::{
         Disk, RealDisk,
-        sim::{CrashState, Op, Promise, Recording, SimDisk, crash_states, explore, inject_everywhere, scratch},
+        sim::{
+            Call, CrashState, ENOSPC, Failure, Fault, Op, Promise, Recording, SimDisk, crash_states, explore,
+            inject_everywhere, scratch,
+        },
     },
     metrics::Metrics,
     mvcc::Store,
@@ -78,13 +81,17 @@ struct Member {
 
 impl Member {
     async fn start(disk: Arc<dyn Disk>, dir: &Path) -> Result<Member, String> {
+        Member::start_with(disk, dir, 4096).await
+    }
+
+    async fn start_with(disk: Arc<dyn Disk>, dir: &Path, wal_segment_bytes: u64) -> Result<Member, String> {
         let metrics = Metrics::new();
         let state = try_open_state(disk.clone(), dir, &metrics).map_err(|error| error.to_string())?;
         let applier = Applier::new(state.clone(), &config(-1), &metrics);
         let options = ConsensusOptions {
             snapshot_count: 8,
             snapshot_catchup_entries: 3,
-            wal_segment_bytes: 4096,
+            wal_segment_bytes,
             wals_max: 0,
             ..options(dir)
         };
@@ -189,7 +196,7 @@ fn recorded() -> Recording {
 
 #[test]
 fn a_power_cut_loses_nothing_that_was_answered() {
-    let explored = explore(&recorded(), 0, crash_states(150), &mut check);
+    let explored = explore(&recorded(), 0, crash_states(150, 20), &mut check);
     explored.assert_sound("member");
     println!("member: {} states", explored.states);
 }
@@ -199,6 +206,48 @@ fn a_fault_at_any_call_loses_nothing_that_was_answered() {
     let injected = inject_everywhere("member", 31, &mut work, &mut check);
     println!("member: {} faults, {} states after them", injected.faults, injected.states);
     assert!(injected.faults > 10);
+}
+
+/// A file that cannot grow takes nothing away: reads go on, and what was answered is in the log until there is room.
+#[test]
+fn a_full_disk_below_the_file_loses_nothing() {
+    const SEGMENT_BYTES: u64 = 4 << 20;
+    let value_bytes = |step: u64| 200_000 * step as usize;
+    let dir = scratch();
+    let disk = SimDisk::recording(dir.path());
+    runtime().block_on(async {
+        let member = Member::start_with(Arc::new(disk.clone()), dir.path(), SEGMENT_BYTES).await.unwrap();
+        // The log's segment is large enough for all that comes.
+        disk.fail(Fault::every(&[Call::Allocate], Failure::Errno(ENOSPC)));
+        let (sender, mut flushed) = tokio::sync::oneshot::channel();
+        let mut callback = Some(Box::new(move |result| drop(sender.send(result))));
+        for step in 1..=3 {
+            disk.begin(step);
+            match member.propose(put(&key(step), &"v".repeat(value_bytes(step)))).await {
+                Ok(()) => disk.done(step),
+                // Turned away: that the file is full is known by now.
+                Err(_) => assert!(step > 1),
+            }
+            if let Some(callback) = callback.take() {
+                member.state.store.flush(callback);
+            }
+        }
+        assert_eq!(member.state.store.get(key(1).as_bytes(), 0).unwrap().unwrap().value.len(), value_bytes(1));
+        assert!(flushed.try_recv().is_err(), "without room nothing is in the file");
+        disk.heal();
+        member.stop().await.unwrap();
+    });
+    let explored = explore(&disk.recorded(), 0, 40, &mut |state| {
+        let done = state.promise().done as u64;
+        runtime().block_on(async {
+            let member = Member::start_with(Arc::new(RealDisk), &state.dir, SEGMENT_BYTES).await?;
+            let found = |step| member.state.store.get(key(step).as_bytes(), 0).unwrap().map_or(0, |kv| kv.value.len());
+            let are_there = (1..=done).all(|step| found(step) == value_bytes(step));
+            member.stop().await?;
+            if are_there { Ok(()) } else { Err(format!("one of {done} values is lost")) }
+        })
+    });
+    explored.assert_sound("member on a full disk");
 }
 
 /// The same search finds what a member loses whose syncs do nothing.

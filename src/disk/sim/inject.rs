@@ -12,6 +12,9 @@ use super::{
 
 /// States that are looked at after each fault.
 const STATES_EACH: usize = 4;
+/// The same, and how many times more calls fail, where `REVGATE_CRASH_STATES` asks for many states.
+const MANY_STATES_EACH: usize = 12;
+const STRIDE_DIVISOR: usize = 12;
 
 /// What an injection came to.
 #[derive(Debug, Default)]
@@ -24,8 +27,8 @@ pub(crate) struct Injection {
 /// workload goes on where it was, and power cuts are tried from the fault on.
 ///
 /// `work` opens the engine, makes sure that it holds what the disk's marks promise, goes on a while, and ends quietly
-/// where the engine refuses to. It is told whether the engine may refuse. `check` judges a state. Without
-/// `REVGATE_CRASH_STATES` one in `stride` calls fails.
+/// where the engine refuses to. It is told whether the engine may refuse. `check` judges a state. One in `stride`
+/// calls fails, all or nearly all with `REVGATE_CRASH_STATES`.
 pub(crate) fn inject_everywhere(
     name: &str,
     stride: usize,
@@ -39,7 +42,10 @@ pub(crate) fn inject_everywhere(
         work(&disk, dir.path(), false);
         Call::ALL.iter().map(|call| disk.calls(*call)).sum::<usize>()
     };
-    let stride = if crash_states(0) > 0 { 1 } else { stride };
+    let (stride, states_each) = match crash_states(0, 1) {
+        0 => (stride, STATES_EACH),
+        _ => (stride.div_ceil(STRIDE_DIVISOR), MANY_STATES_EACH),
+    };
     let mut injection = Injection::default();
     for (kind, failure) in
         [Failure::Errno(EIO), Failure::Errno(ENOSPC), Failure::Short(ENOSPC), Failure::Kill].into_iter().enumerate()
@@ -54,7 +60,7 @@ pub(crate) fn inject_everywhere(
             assert!(!recording.goes_on_after_a_failed_sync(), "{label}: goes on after a failed sync");
             let Some(from) = struck else { continue };
             injection.faults += 1;
-            let explored = explore(&recording, from, STATES_EACH, check);
+            let explored = explore(&recording, from, states_each, check);
             explored.assert_sound(&label);
             injection.states += explored.states;
         }

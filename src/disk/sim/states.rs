@@ -21,9 +21,9 @@ const EXHAUSTIVE_QUESTIONS_MAX: usize = 5;
 const LOSSES_TOLD_MAX: usize = 5;
 const SEED_DEFAULT: u64 = 4;
 
-/// How many states to look at: what `REVGATE_CRASH_STATES` says, or the default.
-pub(crate) fn crash_states(default: usize) -> usize {
-    environment("REVGATE_CRASH_STATES").map_or(default, |states| states as usize)
+/// How many states to look at: the default, or what `REVGATE_CRASH_STATES` says, divided for checks that take longer.
+pub(crate) fn crash_states(default: usize, divisor: usize) -> usize {
+    environment("REVGATE_CRASH_STATES").map_or(default, |states| states as usize / divisor)
 }
 
 /// What `REVGATE_CRASH_SEED` says, or always the same.
@@ -81,8 +81,8 @@ pub(crate) fn explore(
     let total: usize = weights.iter().sum::<usize>().max(1);
     let mut moment = Moment::begin(recording);
     let mut budget = 0.0;
-    for cut in 0..=recording.ops.len() {
-        budget += weights[cut] as f64 * states_max as f64 / total as f64;
+    for (cut, weight) in weights.into_iter().enumerate() {
+        budget += weight as f64 * states_max as f64 / total as f64;
         let quota = budget as usize;
         if quota > 0 {
             budget -= search.look_at(&moment, cut, quota) as f64;

@@ -78,14 +78,14 @@ fn recorded() -> Recording {
 
 #[test]
 fn a_power_cut_loses_nothing_that_was_answered() {
-    let explored = explore(&recorded(), 0, crash_states(100), &mut check);
+    let explored = explore(&recorded(), 0, crash_states(60, 20), &mut check);
     explored.assert_sound("server");
     println!("server: {} states", explored.states);
 }
 
 #[test]
 fn a_fault_at_any_call_loses_nothing_that_was_answered() {
-    let injected = inject_everywhere("server", 19, &mut work, &mut check);
+    let injected = inject_everywhere("server", 29, &mut work, &mut check);
     println!("server: {} faults, {} states after them", injected.faults, injected.states);
     assert!(injected.faults > 10);
 }
