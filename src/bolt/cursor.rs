@@ -103,6 +103,12 @@ impl<'tx> Cursor<'tx> {
         matches!(self.place, Place::Key { is_bucket: true })
     }
 
+    /// The page the cursor stands in, for messages; `None` unless it stands on a key.
+    pub fn page(&self) -> Option<u64> {
+        let leaf = self.stack.last()?;
+        matches!(self.place, Place::Key { .. }).then_some(leaf.page.id)
+    }
+
     /// The element the cursor stands on, if it stands on one, and the page it lies in.
     pub(super) fn here(&self) -> Result<Option<(u64, LeafElement<'tx>)>, BoltError> {
         match (&self.place, self.stack.last()) {

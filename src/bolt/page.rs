@@ -139,6 +139,11 @@ impl<'a> Page<'a> {
         usize::from(self.count)
     }
 
+    /// Bytes from the page's beginning to the end of its last element.
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.end_before(self.count())
+    }
+
     /// The pages of the file this one takes up. Not for inline pages.
     pub(super) fn run(&self) -> Run {
         Run { first: self.id, count: 1 + u64::from(overflow_of(self.bytes)) }
@@ -183,14 +188,31 @@ impl<'a> Page<'a> {
     }
 
     fn slice(&self, index: usize, pos: u32, len: u64) -> Result<&'a [u8], BoltError> {
-        // `pos` counts from the element itself, and nothing may lie within header and elements.
+        // `pos` counts from the element itself. Every writer of the format lays elements out without gaps, in order:
+        // a length or a place that was changed shows in the neighbour.
         let start = (HEADER_BYTES + index * ELEMENT_BYTES) as u64 + u64::from(pos);
         let end = start + len;
-        let body = (HEADER_BYTES + self.count() * ELEMENT_BYTES) as u64;
-        if start < body || end > self.bytes.len() as u64 {
+        if end > self.bytes.len() as u64 {
             return Err(self.damaged(format!("element {index} points to bytes {start}..{end}, outside of the page")));
         }
+        let expected = self.end_before(index);
+        if start != expected {
+            return Err(
+                self.damaged(format!("element {index} begins at byte {start}, the one before ends at {expected}"))
+            );
+        }
         Ok(&self.bytes[start as usize..end as usize])
+    }
+
+    /// Where what lies before an element ends: the element before it, or the array of all elements.
+    fn end_before(&self, index: usize) -> u64 {
+        let Some(before) = index.checked_sub(1) else {
+            return (HEADER_BYTES + self.count() * ELEMENT_BYTES) as u64;
+        };
+        let at = HEADER_BYTES + before * ELEMENT_BYTES;
+        let number = |offset| u64::from(u32_at(self.bytes, at + offset));
+        let (pos, len) = if self.is_leaf { (number(4), number(8) + number(12)) } else { (number(0), number(4)) };
+        at as u64 + pos + len
     }
 
     pub(super) fn damaged(&self, what: impl Into<String>) -> BoltError {

@@ -12,6 +12,11 @@ use super::error::ServerError;
 /// Most bytes of the lock file that are looked at to tell who holds it.
 const HOLDER_BYTES_MAX: u64 = 16;
 
+/// Below the data dir: what makes it a member's.
+pub(super) const MEMBER_DIR: &str = "member";
+/// The same while a restore is at work on it.
+pub(super) const UNFINISHED_MEMBER_DIR: &str = "member.part";
+
 /// A data dir that is ours until this is dropped.
 #[derive(Debug)]
 pub(super) struct DataDir {
@@ -23,6 +28,7 @@ impl DataDir {
     /// Creates what is missing and takes the lock.
     pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<DataDir, ServerError> {
         let failed = |action| move |source| ServerError::DataDir { path: path.to_owned(), action, source };
+        refuse_unfinished(disk, path).map_err(failed("take up"))?;
         for dir in ["member/snap", "member/wal"] {
             create_durably(disk, &path.join(dir)).map_err(failed("create"))?;
         }
@@ -54,8 +60,19 @@ impl DataDir {
     }
 }
 
+/// An empty member must not take the place of one that was to be restored.
+fn refuse_unfinished(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    let is_unfinished = disk.exists(&path.join(UNFINISHED_MEMBER_DIR))? && !disk.exists(&path.join(MEMBER_DIR))?;
+    if !is_unfinished {
+        return Ok(());
+    }
+    let what =
+        "a restore into it was begun and not finished; empty the directory and run revgate snapshot restore again";
+    Err(io::Error::other(what))
+}
+
 /// Creates a directory so that a crash of the machine does not take its name away.
-fn create_durably(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+pub(super) fn create_durably(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let mut missing = Vec::new();
     for ancestor in dir.ancestors().filter(|ancestor| !ancestor.as_os_str().is_empty()) {
         if disk.exists(ancestor)? {
