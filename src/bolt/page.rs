@@ -75,6 +75,19 @@ impl<'a> Pages<'a> {
         Page::decode(self.path, id, self.raw(id)?)
     }
 
+    /// The page below an element of a branch.
+    pub(super) fn child(&self, branch: &Page<'a>, index: usize) -> Result<Page<'a>, BoltError> {
+        self.below(branch.child(index), branch.branch_key(index)?)
+    }
+
+    /// A page below a branch, which calls it by its first key: every writer of the format sees to that. Whoever searches
+    /// goes where the branch says, and would not find what is elsewhere.
+    pub(super) fn below(&self, id: u64, named: &[u8]) -> Result<Page<'a>, BoltError> {
+        let page = self.page(id)?;
+        page.check_name(named)?;
+        Ok(page)
+    }
+
     pub(super) fn damaged(&self, page: u64, what: impl Into<String>) -> BoltError {
         BoltError::damaged(self.path, page, what)
     }
@@ -166,6 +179,20 @@ impl<'a> Page<'a> {
         u64_at(self.bytes, HEADER_BYTES + index * ELEMENT_BYTES + 8)
     }
 
+    /// Refuses a page that does not begin with the key by which the branch above calls it.
+    pub(super) fn check_name(&self, named: &[u8]) -> Result<(), BoltError> {
+        let first = match self.count() {
+            // Writers leave no empty leaf below a branch, but one does no harm.
+            0 => return Ok(()),
+            _ if self.is_leaf => self.leaf(0)?.key(),
+            _ => self.branch_key(0)?,
+        };
+        if first == named {
+            return Ok(());
+        }
+        Err(self.damaged(format!("begins with {}, the branch above says {}", shown(first), shown(named))))
+    }
+
     /// The first element whose key is not below `key`, and whether it is equal.
     pub(super) fn search(&self, key: &[u8]) -> Result<(usize, bool), BoltError> {
         let (mut low, mut high) = (0, self.count());
@@ -218,6 +245,12 @@ impl<'a> Page<'a> {
     pub(super) fn damaged(&self, what: impl Into<String>) -> BoltError {
         BoltError::damaged(self.path, self.id, what)
     }
+}
+
+/// A key for messages, cut if it is long.
+pub(super) fn shown(key: &[u8]) -> String {
+    const SHOWN_BYTES_MAX: usize = 64;
+    key[..key.len().min(SHOWN_BYTES_MAX)].escape_ascii().to_string()
 }
 
 pub(super) fn overflow_of(page: &[u8]) -> u32 {

@@ -5,7 +5,7 @@
 
 use super::{
     error::BoltError,
-    page::{DEPTH_LEVELS_MAX, Page, Pages, Run},
+    page::{DEPTH_LEVELS_MAX, Page, Pages, Run, shown},
     read::{Root, bucket_header, too_deep},
 };
 
@@ -156,6 +156,9 @@ fn add_buckets<'a>(pages: &Pages<'a>, page: &Page<'a>, tasks: &mut Vec<Task<'a>>
 
 /// Every key is above the one before and within what the pages above promise.
 pub(super) fn check_order(page: &Page<'_>, task: &Task<'_>) -> Result<(), BoltError> {
+    if task.depth > 0 {
+        page.check_name(task.low)?;
+    }
     let mut before: Option<&[u8]> = None;
     for index in 0..page.count() {
         let key = if page.is_leaf { page.leaf(index)?.key() } else { page.branch_key(index)? };
@@ -168,9 +171,4 @@ pub(super) fn check_order(page: &Page<'_>, task: &Task<'_>) -> Result<(), BoltEr
         before = Some(key);
     }
     Ok(())
-}
-
-fn shown(key: &[u8]) -> String {
-    const SHOWN_BYTES_MAX: usize = 64;
-    key[..key.len().min(SHOWN_BYTES_MAX)].escape_ascii().to_string()
 }

@@ -4,6 +4,7 @@
 
 mod api;
 mod architecture;
+mod files;
 mod kill;
 mod locks;
 mod startup;
