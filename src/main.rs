@@ -1,4 +1,4 @@
-//! The binary: the command line, and the member it asks for.
+//! The binary: the command line, and the member or the work it asks for.
 
 use std::process::ExitCode;
 
@@ -10,6 +10,7 @@ use revgate::{
 fn main() -> ExitCode {
     match cli::read() {
         Ok(Asked::Serve(config)) => server::run(*config),
+        Ok(Asked::Tool(tool)) => tool.run(),
         Err(code) => code,
     }
 }

@@ -59,6 +59,11 @@ impl Alarms {
         Ok(())
     }
 
+    /// What is wrong with a key of bucket `alarm`, if something is.
+    pub fn check_record(key: &[u8]) -> Result<(), String> {
+        Alarms::new().restore(&[(Bytes::copy_from_slice(key), Bytes::new())])
+    }
+
     /// Every alarm, by kind and member.
     pub fn list(&self) -> Vec<AlarmMember> {
         self.raised.read().keys().copied().map(message).collect()

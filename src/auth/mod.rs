@@ -29,6 +29,7 @@ pub use self::{
     jwt::JwtTokens,
     password::{PASSWORD_BYTES_MAX, check_password, hash_password, waste_time},
     simple_tokens::{SimpleTokens, new_token_prefix},
+    state::check_record,
 };
 use self::{permissions::Access, state::State};
 use crate::{

@@ -117,6 +117,20 @@ impl State {
     }
 }
 
+/// What is wrong with a pair of a bucket of this room's, if something is. Pairs of other buckets are not looked at.
+pub fn check_record(bucket: &[u8], key: &[u8], value: &[u8]) -> Result<(), String> {
+    let (stored, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+    match bucket {
+        buckets::AUTH if key == ENABLED_KEY && !matches!(value.as_ref(), [0 | 1]) => {
+            Err("whether auth is enabled is neither yes nor no".to_owned())
+        }
+        buckets::AUTH => State::restore(&[(stored, value)], &[], &[]).map(drop),
+        buckets::AUTH_USERS => State::restore(&[], &[(stored, value)], &[]).map(drop),
+        buckets::AUTH_ROLES => State::restore(&[], &[], &[(stored, value)]).map(drop),
+        _ => Ok(()),
+    }
+}
+
 fn damaged(what: &str, key: &[u8], problem: &str) -> String {
     format!("the record of {what} {:?} is damaged: {problem}", String::from_utf8_lossy(key))
 }

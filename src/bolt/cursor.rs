@@ -1,7 +1,7 @@
 //! A walk through one bucket in key order, in both directions.
 //!
-//! The cursor keeps the pages from the root down to where it stands. Each step between leaves checks that keys go on
-//! in order, so that a damaged tree that leads in circles ends in an error. After an error the cursor keeps erring.
+//! The cursor keeps the pages from the root down to where it stands. Each step checks that keys go on in order, so that
+//! a damaged tree that leads in circles ends in an error. After an error the cursor keeps erring.
 
 use super::{
     error::BoltError,
@@ -103,6 +103,12 @@ impl<'tx> Cursor<'tx> {
         matches!(self.place, Place::Key { is_bucket: true })
     }
 
+    /// The page the cursor stands in, for messages; `None` unless it stands on a key.
+    pub fn page(&self) -> Option<u64> {
+        let leaf = self.stack.last()?;
+        matches!(self.place, Place::Key { .. }).then_some(leaf.page.id)
+    }
+
     /// The element the cursor stands on, if it stands on one, and the page it lies in.
     pub(super) fn here(&self) -> Result<Option<(u64, LeafElement<'tx>)>, BoltError> {
         match (&self.place, self.stack.last()) {
@@ -118,8 +124,14 @@ impl<'tx> Cursor<'tx> {
             (Place::Key { .. } | Place::Damaged(..), _) => self.move_by(|cursor| {
                 let Some(leaf) = cursor.stack.last_mut() else { return Ok(None) };
                 match way {
-                    Way::Forward if leaf.index + 1 < leaf.page.count() => leaf.index += 1,
-                    Way::Back if leaf.index > 0 => leaf.index -= 1,
+                    Way::Forward if leaf.index + 1 < leaf.page.count() => {
+                        check_neighbours(leaf.page, leaf.index)?;
+                        leaf.index += 1;
+                    }
+                    Way::Back if leaf.index > 0 => {
+                        check_neighbours(leaf.page, leaf.index - 1)?;
+                        leaf.index -= 1;
+                    }
                     _ => return cursor.next_leaf(way),
                 }
                 cursor.stand()
@@ -206,7 +218,7 @@ impl<'tx> Cursor<'tx> {
             return Err(too_deep(&self.pages, branch.id));
         }
         self.stack.push(Frame { page: branch, index });
-        self.pages.page(branch.child(index))
+        self.pages.child(&branch, index)
     }
 
     fn root_page(&self) -> Result<Page<'tx>, BoltError> {
@@ -215,6 +227,14 @@ impl<'tx> Cursor<'tx> {
             Root::Inline(page) => Ok(page),
         }
     }
+}
+
+/// An element's key is below that of the one behind it.
+fn check_neighbours(page: Page<'_>, index: usize) -> Result<(), BoltError> {
+    if page.leaf(index)?.key() < page.leaf(index + 1)?.key() {
+        return Ok(());
+    }
+    Err(page.damaged(format!("element {} is not above the one before", index + 1)))
 }
 
 fn check_order(left: Option<Page<'_>>, right: Page<'_>, way: Way) -> Result<(), BoltError> {

@@ -9,6 +9,8 @@ pub(super) const MAGIC: u32 = 0xED0C_DAED;
 pub(super) const VERSION: u32 = 2;
 /// The freelist's page number when the freelist is not in the file.
 pub(super) const NO_FREELIST: u64 = u64::MAX;
+/// The flags in a meta page's header.
+pub(super) const PAGE_FLAGS: u16 = page::META;
 /// Page header and meta: all that is read of a meta page.
 pub(super) const META_PAGE_BYTES: usize = HEADER_BYTES + 64;
 pub(super) const PAGE_BYTES_MIN: u32 = 1024;

@@ -7,7 +7,7 @@
 //!
 //! From bottom to top: `map` (the file as memory), `page` and `meta` (the format), `freelist`, `read` and `cursor`
 //! (looking), `node`, `spill` and `write` (changing), `commit` and `open` (the file), `reclaim` (giving its unused room
-//! back), `snapshot` (a copy of it), `walk` and `check` (doubting).
+//! back), `snapshot` (a copy of it), `look`, `walk`, `check` and `inspect` (looking without writing, doubting, counting).
 //! This room knows nothing of revisions, leases or any other meaning of keys.
 
 mod check;
@@ -15,6 +15,8 @@ mod commit;
 mod cursor;
 mod error;
 mod freelist;
+mod inspect;
+mod look;
 mod map;
 mod meta;
 mod node;
@@ -47,8 +49,10 @@ use map::Map;
 use meta::{Meta, NO_FREELIST};
 use page::{Pages, Run};
 
+pub use check::{Damage, DamagedPlace, PlacedPair};
 pub use cursor::{Cursor, Pair};
 pub use error::BoltError;
+pub use inspect::{BucketUse, PageUse};
 pub use read::{Bucket, ReadTx};
 pub use reclaim::{Reclaim, ReclaimLimits, ReclaimProgress, ReclaimStep};
 pub use write::WriteTx;
@@ -157,6 +161,12 @@ impl Db {
     /// After a [`Db::close`] opening takes time in proportion to the free pages; otherwise to all pages of the file.
     pub fn open(disk: Arc<dyn Disk>, path: &Path, options: &Options) -> Result<Db, BoltError> {
         open::open(&disk, path, options)
+    }
+
+    /// Opens a file to look at its last commit only. Nothing of the file is written or asked to be sound but a meta page,
+    /// and others may look at it too; a process that has it open for writing is [`BoltError::Locked`].
+    pub fn open_read_only(disk: &Arc<dyn Disk>, path: &Path) -> Result<ReadTx, BoltError> {
+        look::open_read_only(disk, path)
     }
 
     /// A read transaction at the last commit. Never blocks on a writer's I/O.

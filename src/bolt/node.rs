@@ -9,7 +9,7 @@ use std::{borrow::Cow, mem};
 use super::{
     error::BoltError,
     page::{self, BUCKET_FLAG, DEPTH_LEVELS_MAX, ELEMENT_BYTES, HEADER_BYTES, LeafElement, Page, Pages, Run},
-    read::{self, Root, too_deep},
+    read::{self, too_deep},
 };
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Entry<'db> {
 /// An element of a branch.
 #[derive(Debug)]
 pub(super) struct Link<'db> {
-    /// At most the first key below, more than all keys below the link before.
+    /// The first key below, when it was read or is written; more than all keys below the link before.
     pub(super) key: Cow<'db, [u8]>,
     pub(super) child: Child<'db>,
 }
@@ -166,7 +166,7 @@ impl<'db> Node<'db> {
             }
             let Body::Branch(links) = &mut node.body else { unreachable!("is no leaf") };
             let index = search_branch(links, key);
-            node = links[index].child.node(pages)?;
+            node = links[index].node(pages)?;
         }
         Err(too_deep(pages, node.old.map_or(0, |run| run.first)))
     }
@@ -234,13 +234,16 @@ impl<'db> Node<'db> {
                     let found = search_leaf(entries, key).ok();
                     return Ok(found.map(|index| (entries[index].flags, entries[index].value())));
                 }
-                Body::Branch(links) => match &links[search_branch(links, key)].child {
-                    Child::Node(below) => node = below,
-                    Child::Page(id) => {
-                        let found = read::find(pages, Root::Page(*id), key)?;
-                        return Ok(found.map(|(_, element)| (element.flags, element.value())));
+                Body::Branch(links) => {
+                    let link = &links[search_branch(links, key)];
+                    match &link.child {
+                        Child::Node(below) => node = below,
+                        Child::Page(id) => {
+                            let found = read::find_below(pages, pages.below(*id, &link.key)?, key)?;
+                            return Ok(found.map(|(_, element)| (element.flags, element.value())));
+                        }
                     }
-                },
+                }
             }
         }
     }
@@ -259,7 +262,15 @@ impl Entry<'_> {
     }
 }
 
-impl Link<'_> {
+impl<'db> Link<'db> {
+    /// The node below, made from its page if need be.
+    fn node(&mut self, pages: &Pages<'db>) -> Result<&mut Node<'db>, BoltError> {
+        if let Child::Page(id) = self.child {
+            pages.below(id, &self.key)?;
+        }
+        self.child.node(pages)
+    }
+
     pub(super) fn page_bytes(&self) -> usize {
         ELEMENT_BYTES + self.key.len()
     }

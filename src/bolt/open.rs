@@ -144,7 +144,7 @@ fn fresh_file() -> Vec<u8> {
 }
 
 /// The meta page that rules: of the valid ones, that with the higher txid. And what either page says, if it is valid.
-fn read_meta(file: &dyn File, path: &Path) -> Result<(Meta, [Option<Meta>; 2]), BoltError> {
+pub(super) fn read_meta(file: &dyn File, path: &Path) -> Result<(Meta, [Option<Meta>; 2]), BoltError> {
     let first = read_meta_at(file, path, 0)?;
     let second = match &first {
         Ok(meta) => {
@@ -179,7 +179,7 @@ fn find_second_meta(file: &dyn File, path: &Path) -> Result<Result<Meta, String>
     Ok(Err(format!("{usual}; none at any other page size")))
 }
 
-fn read_meta_at(file: &dyn File, path: &Path, offset: u64) -> Result<Result<Meta, String>, BoltError> {
+pub(super) fn read_meta_at(file: &dyn File, path: &Path, offset: u64) -> Result<Result<Meta, String>, BoltError> {
     let mut bytes = [0; META_PAGE_BYTES];
     match file.read_exact_at(&mut bytes, offset) {
         Ok(()) => Ok(Meta::decode(&bytes)),

@@ -75,6 +75,19 @@ impl<'a> Pages<'a> {
         Page::decode(self.path, id, self.raw(id)?)
     }
 
+    /// The page below an element of a branch.
+    pub(super) fn child(&self, branch: &Page<'a>, index: usize) -> Result<Page<'a>, BoltError> {
+        self.below(branch.child(index), branch.branch_key(index)?)
+    }
+
+    /// A page below a branch, which calls it by its first key: every writer of the format sees to that. Whoever searches
+    /// goes where the branch says, and would not find what is elsewhere.
+    pub(super) fn below(&self, id: u64, named: &[u8]) -> Result<Page<'a>, BoltError> {
+        let page = self.page(id)?;
+        page.check_name(named)?;
+        Ok(page)
+    }
+
     pub(super) fn damaged(&self, page: u64, what: impl Into<String>) -> BoltError {
         BoltError::damaged(self.path, page, what)
     }
@@ -139,6 +152,11 @@ impl<'a> Page<'a> {
         usize::from(self.count)
     }
 
+    /// Bytes from the page's beginning to the end of its last element.
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.end_before(self.count())
+    }
+
     /// The pages of the file this one takes up. Not for inline pages.
     pub(super) fn run(&self) -> Run {
         Run { first: self.id, count: 1 + u64::from(overflow_of(self.bytes)) }
@@ -159,6 +177,20 @@ impl<'a> Page<'a> {
 
     pub(super) fn child(&self, index: usize) -> u64 {
         u64_at(self.bytes, HEADER_BYTES + index * ELEMENT_BYTES + 8)
+    }
+
+    /// Refuses a page that does not begin with the key by which the branch above calls it.
+    pub(super) fn check_name(&self, named: &[u8]) -> Result<(), BoltError> {
+        let first = match self.count() {
+            // Writers leave no empty leaf below a branch, but one does no harm.
+            0 => return Ok(()),
+            _ if self.is_leaf => self.leaf(0)?.key(),
+            _ => self.branch_key(0)?,
+        };
+        if first == named {
+            return Ok(());
+        }
+        Err(self.damaged(format!("begins with {}, the branch above says {}", shown(first), shown(named))))
     }
 
     /// The first element whose key is not below `key`, and whether it is equal.
@@ -183,19 +215,42 @@ impl<'a> Page<'a> {
     }
 
     fn slice(&self, index: usize, pos: u32, len: u64) -> Result<&'a [u8], BoltError> {
-        // `pos` counts from the element itself, and nothing may lie within header and elements.
+        // `pos` counts from the element itself. Every writer of the format lays elements out without gaps, in order:
+        // a length or a place that was changed shows in the neighbour.
         let start = (HEADER_BYTES + index * ELEMENT_BYTES) as u64 + u64::from(pos);
         let end = start + len;
-        let body = (HEADER_BYTES + self.count() * ELEMENT_BYTES) as u64;
-        if start < body || end > self.bytes.len() as u64 {
+        if end > self.bytes.len() as u64 {
             return Err(self.damaged(format!("element {index} points to bytes {start}..{end}, outside of the page")));
         }
+        let expected = self.end_before(index);
+        if start != expected {
+            return Err(
+                self.damaged(format!("element {index} begins at byte {start}, the one before ends at {expected}"))
+            );
+        }
         Ok(&self.bytes[start as usize..end as usize])
+    }
+
+    /// Where what lies before an element ends: the element before it, or the array of all elements.
+    fn end_before(&self, index: usize) -> u64 {
+        let Some(before) = index.checked_sub(1) else {
+            return (HEADER_BYTES + self.count() * ELEMENT_BYTES) as u64;
+        };
+        let at = HEADER_BYTES + before * ELEMENT_BYTES;
+        let number = |offset| u64::from(u32_at(self.bytes, at + offset));
+        let (pos, len) = if self.is_leaf { (number(4), number(8) + number(12)) } else { (number(0), number(4)) };
+        at as u64 + pos + len
     }
 
     pub(super) fn damaged(&self, what: impl Into<String>) -> BoltError {
         BoltError::damaged(self.path, self.id, what)
     }
+}
+
+/// A key for messages, cut if it is long.
+pub(super) fn shown(key: &[u8]) -> String {
+    const SHOWN_BYTES_MAX: usize = 64;
+    key[..key.len().min(SHOWN_BYTES_MAX)].escape_ascii().to_string()
 }
 
 pub(super) fn overflow_of(page: &[u8]) -> u32 {

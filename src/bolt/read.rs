@@ -125,16 +125,25 @@ pub(super) fn find<'tx>(
     root: Root<'tx>,
     key: &[u8],
 ) -> Result<Option<(u64, LeafElement<'tx>)>, BoltError> {
-    let mut at = match root {
+    let page = match root {
         Root::Page(id) => pages.page(id)?,
         Root::Inline(page) => page,
     };
+    find_below(pages, page, key)
+}
+
+/// The same from a page that is at hand.
+pub(super) fn find_below<'tx>(
+    pages: &Pages<'tx>,
+    mut at: Page<'tx>,
+    key: &[u8],
+) -> Result<Option<(u64, LeafElement<'tx>)>, BoltError> {
     for _ in 0..DEPTH_LEVELS_MAX {
         if at.is_leaf {
             let (index, exact) = at.search(key)?;
             return if exact { Ok(Some((at.id, at.leaf(index)?))) } else { Ok(None) };
         }
-        at = pages.page(at.child(at.child_for(key)?))?;
+        at = pages.child(&at, at.child_for(key)?)?;
     }
     Err(too_deep(pages, at.id))
 }

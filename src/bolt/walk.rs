@@ -5,8 +5,8 @@
 
 use super::{
     error::BoltError,
-    page::{DEPTH_LEVELS_MAX, Page, Pages, Run},
-    read::{Root, bucket_header, text, too_deep},
+    page::{DEPTH_LEVELS_MAX, Page, Pages, Run, shown},
+    read::{Root, bucket_header, too_deep},
 };
 
 /// A set of page numbers.
@@ -47,53 +47,72 @@ impl PageSet {
 
 /// The pages of a tree and of all buckets in it. Any damage on the way is an error.
 pub(super) fn reachable(pages: &Pages<'_>, root: u64) -> Result<PageSet, BoltError> {
-    walk(pages, root, false, &mut Err)
+    walk(pages, root, &mut |_, _| Ok(()), &mut |error, _| Err(error))
 }
 
-/// Something still to be seen.
-struct Task<'a> {
-    what: Root<'a>,
-    depth: usize,
+/// Something to be seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Task<'a> {
+    pub(super) what: Root<'a>,
+    /// Levels below the root of its bucket.
+    pub(super) depth: usize,
+    /// The bucket it belongs to; empty for the one of all buckets' names.
+    pub(super) bucket: &'a [u8],
     /// All keys are at or above this one.
-    low: &'a [u8],
+    pub(super) low: &'a [u8],
     /// All keys are below this one.
-    high: Option<&'a [u8]>,
+    pub(super) high: Option<&'a [u8]>,
 }
 
-/// Walks a tree; tells `on_damage` what is wrong, which decides whether to go on. With `with_order` the order of keys
-/// is looked at too.
-pub(super) fn walk(
-    pages: &Pages<'_>,
+impl Task<'_> {
+    pub(super) fn is_inline(&self) -> bool {
+        matches!(self.what, Root::Inline(_))
+    }
+}
+
+/// Walks a tree in order of its keys. Every page is handed to `on_page`; what is wrong, also with what `on_page` sees, is
+/// told to `on_damage`, which decides whether to go on. What lies below a page that cannot be read is not seen.
+pub(super) fn walk<'a>(
+    pages: &Pages<'a>,
     root: u64,
-    with_order: bool,
-    on_damage: &mut dyn FnMut(BoltError) -> Result<(), BoltError>,
+    on_page: &mut dyn FnMut(&Page<'a>, &Task<'a>) -> Result<(), BoltError>,
+    on_damage: &mut dyn FnMut(BoltError, &Task<'a>) -> Result<(), BoltError>,
 ) -> Result<PageSet, BoltError> {
     let mut seen = PageSet::new(pages.high_water);
-    let mut tasks = vec![Task { what: Root::Page(root), depth: 0, low: &[], high: None }];
+    let mut tasks = vec![Task { what: Root::Page(root), depth: 0, bucket: &[], low: &[], high: None }];
     while let Some(task) = tasks.pop() {
-        let seen = &mut seen;
-        let mut visit = || {
-            let page = match task.what {
-                Root::Inline(page) => page,
-                Root::Page(id) => {
-                    let page = pages.page(id)?;
-                    enter(&page, seen)?;
-                    page
+        match open(pages, &task, &mut seen) {
+            Err(error) => on_damage(error, &task)?,
+            Ok(page) => {
+                if let Err(error) = on_page(&page, &task) {
+                    on_damage(error, &task)?;
                 }
-            };
-            if task.depth >= DEPTH_LEVELS_MAX {
-                return Err(too_deep(pages, page.id));
+                let before = tasks.len();
+                let added = if page.is_leaf {
+                    add_buckets(pages, &page, &mut tasks)
+                } else {
+                    add_children(&page, &task, &mut tasks)
+                };
+                tasks[before..].reverse();
+                if let Err(error) = added {
+                    on_damage(error, &task)?;
+                }
             }
-            if with_order {
-                check_order(&page, &task)?;
-            }
-            if page.is_leaf { add_buckets(pages, &page, &mut tasks) } else { add_children(&page, &task, &mut tasks) }
-        };
-        if let Err(error) = visit() {
-            on_damage(error)?;
         }
     }
     Ok(seen)
+}
+
+fn open<'a>(pages: &Pages<'a>, task: &Task<'a>, seen: &mut PageSet) -> Result<Page<'a>, BoltError> {
+    let page = match task.what {
+        Root::Inline(page) => page,
+        Root::Page(id) => {
+            let page = pages.page(id)?;
+            enter(&page, seen)?;
+            page
+        }
+    };
+    if task.depth >= DEPTH_LEVELS_MAX { Err(too_deep(pages, page.id)) } else { Ok(page) }
 }
 
 fn enter(page: &Page<'_>, seen: &mut PageSet) -> Result<(), BoltError> {
@@ -106,36 +125,48 @@ fn enter(page: &Page<'_>, seen: &mut PageSet) -> Result<(), BoltError> {
     Ok(())
 }
 
+/// Adds what can be read of a branch's children, first to last.
 fn add_children<'a>(page: &Page<'a>, task: &Task<'a>, tasks: &mut Vec<Task<'a>>) -> Result<(), BoltError> {
-    for index in (0..page.count()).rev() {
-        let high = if index + 1 < page.count() { Some(page.branch_key(index + 1)?) } else { task.high };
-        let what = Root::Page(page.child(index));
-        tasks.push(Task { what, depth: task.depth + 1, low: page.branch_key(index)?, high });
+    let mut wrong = Ok(());
+    for index in 0..page.count() {
+        let low = page.branch_key(index).unwrap_or_else(|error| {
+            wrong = Err(error);
+            task.low
+        });
+        let high = if index + 1 < page.count() { page.branch_key(index + 1).ok() } else { task.high };
+        tasks.push(Task { what: Root::Page(page.child(index)), depth: task.depth + 1, bucket: task.bucket, low, high });
     }
-    Ok(())
+    wrong
 }
 
 fn add_buckets<'a>(pages: &Pages<'a>, page: &Page<'a>, tasks: &mut Vec<Task<'a>>) -> Result<(), BoltError> {
+    let mut wrong = Ok(());
     for index in 0..page.count() {
-        let element = page.leaf(index)?;
-        if element.is_bucket() {
-            let what = bucket_header(pages, page.id, &element)?.root;
-            tasks.push(Task { what, depth: 0, low: &[], high: None });
-        }
+        let added = page.leaf(index).and_then(|element| {
+            if element.is_bucket() {
+                let what = bucket_header(pages, page.id, &element)?.root;
+                tasks.push(Task { what, depth: 0, bucket: element.key(), low: &[], high: None });
+            }
+            Ok(())
+        });
+        wrong = wrong.and(added);
     }
-    Ok(())
+    wrong
 }
 
 /// Every key is above the one before and within what the pages above promise.
-fn check_order(page: &Page<'_>, task: &Task<'_>) -> Result<(), BoltError> {
+pub(super) fn check_order(page: &Page<'_>, task: &Task<'_>) -> Result<(), BoltError> {
+    if task.depth > 0 {
+        page.check_name(task.low)?;
+    }
     let mut before: Option<&[u8]> = None;
     for index in 0..page.count() {
         let key = if page.is_leaf { page.leaf(index)?.key() } else { page.branch_key(index)? };
         if before.is_some_and(|before| before >= key) {
-            return Err(page.damaged(format!("element {index} ({:?}) is not above the one before", text(key))));
+            return Err(page.damaged(format!("element {index} ({}) is not above the one before", shown(key))));
         }
         if key < task.low || task.high.is_some_and(|high| key >= high) {
-            return Err(page.damaged(format!("element {index} ({:?}) is outside of its branch's range", text(key))));
+            return Err(page.damaged(format!("element {index} ({}) is outside of its branch's range", shown(key))));
         }
         before = Some(key);
     }

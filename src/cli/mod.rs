@@ -1,14 +1,19 @@
-//! The command line: `revgate serve`, which plain `revgate` means too.
+//! The command line: `revgate serve`, which plain `revgate` means too, and the commands that work on files.
 //!
 //! Flags have etcd's names where the meaning is etcd's, and each has an environment variable `REVGATE_<FLAG>`; a flag
 //! given wins over its variable. This room turns words into a [`Config`] and sets up logs; it knows nothing of what is
-//! done with it.
+//! done with it. The other commands have a file each; what they do to files is done in the rooms below.
 
 mod auth_token;
+mod check;
+mod client;
 mod duration;
 mod flags;
+mod inspect;
 mod logs;
+mod output;
 mod settings;
+mod snapshot;
 mod urls;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -33,6 +38,14 @@ struct Cli {
 enum Command {
     /// Serve one member.
     Serve(Box<ServeFlags>),
+    /// Save, restore and look at snapshots; etcd's go too, both ways.
+    #[command(subcommand)]
+    Snapshot(snapshot::SnapshotCommand),
+    /// Tell whether a data file or snapshot is sound, and which pages and keys are not. Exits with 0 if it is, 1 if not,
+    /// 2 if it cannot be read.
+    Check(check::CheckFlags),
+    /// Tell what takes up the room in a data file or snapshot.
+    Inspect(inspect::InspectFlags),
 }
 
 /// What the command line asks for.
@@ -40,6 +53,24 @@ enum Command {
 pub enum Asked {
     /// Serve one member.
     Serve(Box<Config>),
+    /// Do something else, and end.
+    Tool(Tool),
+}
+
+/// A command that works on files and ends.
+#[derive(Debug)]
+pub struct Tool(Command);
+
+impl Tool {
+    /// Does the work; the process's exit code. What there is to tell goes to standard output, errors to standard error.
+    pub fn run(self) -> ExitCode {
+        match self.0 {
+            Command::Serve(_) => unreachable!("is never made a tool"),
+            Command::Snapshot(command) => command.run(),
+            Command::Check(flags) => check::run(&flags),
+            Command::Inspect(flags) => inspect::run(&flags),
+        }
+    }
 }
 
 /// Reads the command line of this process and sets up its logs. What cannot be is told on standard error; then, and after
@@ -58,6 +89,10 @@ pub fn read() -> Result<Asked, ExitCode> {
                 }
             }
         }
+        other => {
+            logs::init(flags::LogLevel::Warn, Some(flags::LogFormat::Text));
+            Ok(Asked::Tool(Tool(other)))
+        }
     }
 }
 
@@ -65,7 +100,9 @@ pub fn read() -> Result<Asked, ExitCode> {
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub fn config_of(flags: &[&str]) -> Config {
-    let Command::Serve(flags) = Cli::parse_from(["revgate", "serve"].iter().chain(flags)).command;
+    let Command::Serve(flags) = Cli::parse_from(["revgate", "serve"].iter().chain(flags)).command else {
+        unreachable!("is the command that was given");
+    };
     settings::config(&flags).expect("the targets' flags are right")
 }
 

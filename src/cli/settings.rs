@@ -137,22 +137,9 @@ fn initial_cluster(flags: &ServeFlags, peer_urls: &[String]) -> Result<Vec<(Stri
     let Some(text) = &flags.initial_cluster else {
         return Ok(peer_urls.iter().map(|url| (flags.name.clone(), url.clone())).collect());
     };
-    let members = urls::cluster(text).map_err(|problem| FlagError { flag: FLAG, problem })?;
-    if let Some((other, _)) = members.iter().find(|(name, _)| *name != flags.name) {
-        return if members.iter().any(|(name, _)| *name == flags.name) {
-            wrong(FLAG, "more than one member: clusters come later; name this member alone")
-        } else {
-            wrong(FLAG, format!("names {other}, but --name is {}: they must be the same", flags.name))
-        };
-    }
-    let mut given: Vec<&String> = members.iter().map(|(_, url)| url).collect();
-    let mut advertised: Vec<&String> = peer_urls.iter().collect();
-    given.sort();
-    advertised.sort();
-    if given != advertised {
-        return wrong(FLAG, "its URLs must be those of --initial-advertise-peer-urls");
-    }
-    Ok(members)
+    let wrong = |problem| FlagError { flag: FLAG, problem };
+    urls::check_cluster_of_one(text, &flags.name, peer_urls).map_err(wrong)?;
+    urls::cluster(text).map_err(wrong)
 }
 
 /// With `existing`, something must be there to go on with: a fresh start would be another, empty cluster.

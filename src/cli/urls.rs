@@ -39,7 +39,7 @@ fn listen_address(url: &str) -> Result<SocketAddr, String> {
 }
 
 /// The host and port of an http or https URL. There must be a port and no path.
-fn authority(url: &str) -> Result<&str, String> {
+pub(super) fn authority(url: &str) -> Result<&str, String> {
     let authority = match url.split_once("://") {
         Some(("http" | "https", authority)) => authority,
         _ => return Err(format!("{url}: expected a URL such as http://127.0.0.1:2379")),
@@ -67,6 +67,26 @@ pub(super) fn cluster(text: &str) -> Result<Vec<(String, String)>, String> {
         _ => Err(format!("{pair}: expected NAME=URL, e.g. default=http://localhost:2380")),
     };
     pairs.iter().map(member).collect()
+}
+
+/// Checks that a list of `name=url` pairs is about one member only, of this name and with these peer URLs.
+pub(super) fn check_cluster_of_one(text: &str, name: &str, peer_urls: &[String]) -> Result<(), String> {
+    let members = cluster(text)?;
+    if let Some((other, _)) = members.iter().find(|(other, _)| other != name) {
+        return Err(if members.iter().any(|(own, _)| own == name) {
+            "more than one member: clusters come later; name this member alone".to_owned()
+        } else {
+            format!("names {other}, but --name is {name}: they must be the same")
+        });
+    }
+    let mut given: Vec<&String> = members.iter().map(|(_, url)| url).collect();
+    let mut advertised: Vec<&String> = peer_urls.iter().collect();
+    given.sort();
+    advertised.sort();
+    if given != advertised {
+        return Err("its URLs must be those of --initial-advertise-peer-urls".to_owned());
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -75,6 +75,14 @@ pub trait File: Debug + Send + Sync + 'static {
     }
     /// Takes an exclusive advisory lock for as long as the file is open; `false` if another process holds it.
     fn try_lock_exclusive(&self) -> io::Result<bool>;
+    /// Takes an advisory lock that others who only look may have too; `false` if a process has it for itself.
+    fn try_lock_shared(&self) -> io::Result<bool> {
+        match rustix::fs::flock(self.descriptor(), rustix::fs::FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
     /// The descriptor, for mapping the file into memory.
     fn descriptor(&self) -> BorrowedFd<'_>;
 }

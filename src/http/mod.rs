@@ -9,6 +9,7 @@
 mod accept;
 mod access;
 mod caller;
+mod client_tls;
 mod encoding;
 mod front;
 #[cfg(fuzzing)]
@@ -39,7 +40,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::front::Front;
-pub use self::tls::{Tls, TlsError};
+pub use self::{
+    client_tls::ClientTls,
+    tls::{Tls, TlsError},
+};
 use crate::{config::Transport, metrics::Metrics, service::Services};
 
 /// Settings of the front.

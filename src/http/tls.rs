@@ -204,7 +204,7 @@ fn versions(min: TlsVersion) -> Vec<&'static SupportedProtocolVersion> {
     }
 }
 
-fn setup(error: impl std::fmt::Display) -> TlsError {
+pub(super) fn setup(error: impl std::fmt::Display) -> TlsError {
     TlsError::Setup(error.to_string())
 }
 
@@ -231,7 +231,7 @@ fn check_pair(
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let text = read(path)?;
     let found = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
     let found = found.map_err(|error| content(path, format!("bad PEM: {error}")))?;
@@ -241,7 +241,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(found)
 }
 
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+pub(super) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     use tokio_rustls::rustls::pki_types::pem::Error;
 
     PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| match error {
@@ -250,7 +250,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     })
 }
 
-fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
+pub(super) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut store = RootCertStore::empty();
     for certificate in certificates(path)? {
         store.add(certificate).map_err(|error| content(path, format!("a certificate is of no use: {error}")))?;

@@ -222,6 +222,11 @@ fn encode(id: i64, ttl_secs: i64) -> Bytes {
 
 /// The (id, TTL in seconds) of a stored lease. A remaining TTL, which etcd stores with checkpoints on, is not used: a
 /// promotion gives the full one.
+/// What is wrong with a pair of bucket `lease`, if something is.
+pub fn check_record(key: &[u8], value: &[u8]) -> Result<(), String> {
+    decode(key, value).map(drop)
+}
+
 fn decode(key: &[u8], value: &[u8]) -> Result<(i64, i64), String> {
     let id = <[u8; 8]>::try_from(key)
         .map(i64::from_be_bytes)

@@ -145,6 +145,18 @@ impl Members {
     }
 }
 
+/// What is wrong with a pair of a bucket of this room's, if something is. Pairs of other buckets are not looked at.
+pub fn check_record(bucket: &[u8], key: &[u8], value: &[u8]) -> Result<(), String> {
+    match bucket {
+        buckets::MEMBERS => decode(key, value).map(drop),
+        buckets::MEMBERS_REMOVED => {
+            let stored = [(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value))];
+            Members::new(0, 0, Vec::new()).restore_removed(&stored)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// etcd writes ids as hexadecimal text, lower-case, without leading zeros.
 fn bucket_key(id: u64) -> String {
     format!("{id:x}")

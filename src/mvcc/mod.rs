@@ -13,6 +13,7 @@ mod hash;
 mod history;
 mod index;
 mod key_value;
+mod offline;
 mod pins;
 mod progress;
 mod query;
@@ -38,6 +39,7 @@ use crate::bolt;
 
 pub use hash::KeysHash;
 pub use key_value::{ChangeSet, KeyValueRef, Record};
+pub use offline::{Biggest, Bump, FileStatus, KeyAudit, KeySize, PrefixSize, Reborn, file_status, rebirth};
 pub use query::{RangeQuery, SortOrder, SortTarget};
 pub use read::RangeCursor;
 pub use reclaim::ReclaimOptions;
@@ -117,6 +119,16 @@ pub enum MvccError {
 impl MvccError {
     fn damaged(revision: Revision, what: impl Into<String>) -> MvccError {
         MvccError::DamagedRecord { revision, what: what.into() }
+    }
+
+    /// Names the page a damaged record lies in, if it is known.
+    fn in_page(self, page: Option<u64>) -> MvccError {
+        match (self, page) {
+            (MvccError::DamagedRecord { revision, what }, Some(page)) => {
+                MvccError::DamagedRecord { revision, what: format!("{what} (page {page})") }
+            }
+            (error, _) => error,
+        }
     }
 
     /// Something in bucket `key` that is no revision.

@@ -109,14 +109,14 @@ pub(super) fn read(db: &bolt::Db) -> Result<Contents, MvccError> {
     })
 }
 
-fn meta<'tx>(tx: &'tx bolt::ReadTx, name: &[u8]) -> Result<Option<&'tx [u8]>, MvccError> {
+pub(super) fn meta<'tx>(tx: &'tx bolt::ReadTx, name: &[u8]) -> Result<Option<&'tx [u8]>, MvccError> {
     match tx.bucket(buckets::META)? {
         Some(bucket) => Ok(bucket.get(name)?),
         None => Ok(None),
     }
 }
 
-fn mark(tx: &bolt::ReadTx, name: &[u8]) -> Result<Option<i64>, MvccError> {
+pub(super) fn mark(tx: &bolt::ReadTx, name: &[u8]) -> Result<Option<i64>, MvccError> {
     let Some(stored) = meta(tx, name)? else { return Ok(None) };
     match Revision::decode(stored) {
         Some((revision, false)) => Ok(Some(revision.main)),
@@ -192,11 +192,12 @@ fn scan_part(tx: &bolt::ReadTx, part: Range<i64>, progress: &Progress) -> Result
     let mut cursor = Values::of(tx)?.cursor();
     let mut pair = cursor.seek(&Revision { main: part.start, sub: 0 }.encode())?;
     while let Some((name, encoded)) = pair {
-        let (revision, tombstone) = Revision::decode(name).ok_or_else(|| MvccError::misnamed(name))?;
+        let decoded = Revision::decode(name);
+        let (revision, tombstone) = decoded.ok_or_else(|| MvccError::misnamed(name).in_page(cursor.page()))?;
         if revision.main >= part.end {
             break;
         }
-        run.push(decode(revision, tombstone, encoded)?);
+        run.push(decode(revision, tombstone, encoded).map_err(|error| error.in_page(cursor.page()))?);
         if run.len() % RECORDS_PER_COUNT == 0 {
             progress.add(u64::try_from(revision.main - counted).unwrap_or(0));
             counted = revision.main;
@@ -211,6 +212,11 @@ fn decode(revision: Revision, tombstone: bool, encoded: &[u8]) -> Result<Stored,
     let kv = KeyValueRef::decode_at(revision, encoded)?;
     if tombstone {
         return Ok(Stored { key: kv.key.into(), entry: Entry::tombstone(revision), lease: 0 });
+    }
+    if encoded.is_empty() {
+        // A revision without a change: where revisions jumped ahead when the file was restored. To be kept and hashed
+        // like the change of a key, of one without a name, which no request can speak of.
+        return Ok(Stored { key: kv.key.into(), entry: Entry::after_put(revision, None, false), lease: 0 });
     }
     if kv.mod_revision != revision.main || !(1..=VERSION_MAX).contains(&kv.version) || kv.create_revision < 1 {
         return Err(MvccError::damaged(revision, "its revisions or its version cannot be"));

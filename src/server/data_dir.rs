@@ -12,6 +12,11 @@ use super::error::ServerError;
 /// Most bytes of the lock file that are looked at to tell who holds it.
 const HOLDER_BYTES_MAX: u64 = 16;
 
+/// Below the data dir: what makes it a member's.
+pub(super) const MEMBER_DIR: &str = "member";
+/// The same while a restore is at work on it.
+pub(super) const UNFINISHED_MEMBER_DIR: &str = "member.part";
+
 /// A data dir that is ours until this is dropped.
 #[derive(Debug)]
 pub(super) struct DataDir {
@@ -23,6 +28,7 @@ impl DataDir {
     /// Creates what is missing and takes the lock.
     pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<DataDir, ServerError> {
         let failed = |action| move |source| ServerError::DataDir { path: path.to_owned(), action, source };
+        refuse_unfinished(disk, path).map_err(failed("take up"))?;
         for dir in ["member/snap", "member/wal"] {
             create_dir_durably(disk, &path.join(dir)).map_err(failed("create"))?;
         }
@@ -52,6 +58,17 @@ impl DataDir {
         let failed = |source| ServerError::DataDir { path: self.path.clone(), action: "release", source };
         self.lock.set_len(0).map_err(failed)
     }
+}
+
+/// An empty member must not take the place of one that was to be restored.
+fn refuse_unfinished(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    let is_unfinished = disk.exists(&path.join(UNFINISHED_MEMBER_DIR))? && !disk.exists(&path.join(MEMBER_DIR))?;
+    if !is_unfinished {
+        return Ok(());
+    }
+    let what =
+        "a restore into it was begun and not finished; empty the directory and run revgate snapshot restore again";
+    Err(io::Error::other(what))
 }
 
 fn open_lock(disk: &dyn Disk, path: &Path) -> io::Result<Box<dyn File>> {

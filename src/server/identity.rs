@@ -63,6 +63,23 @@ pub(super) fn establish(db: &Db, config: &Config, advertised_urls: &[String]) ->
     Ok(all)
 }
 
+/// Makes the file that of a member alone in a new cluster; its id and the cluster's. Who was there before must be gone.
+pub(super) fn found(db: &Db, name: &str, peer_urls: &[String], cluster_token: &str) -> Result<(u64, u64), BoltError> {
+    let local_id = members::member_id(peer_urls, cluster_token);
+    let cluster_id = members::cluster_id(&[local_id]);
+    let member = Member {
+        id: local_id,
+        name: name.to_owned(),
+        peer_urls: peer_urls.to_vec(),
+        // Where clients find it is known when it starts.
+        client_urls: Vec::new(),
+        is_learner: false,
+    };
+    let write_of_it = Members::new(cluster_id, local_id, Vec::new()).set(member);
+    write(db, local_id, cluster_id, write_of_it)?;
+    Ok((local_id, cluster_id))
+}
+
 fn pairs(read: &ReadTx, bucket: &[u8]) -> Result<Vec<(Bytes, Bytes)>, BoltError> {
     let mut pairs = Vec::new();
     if let Some(bucket) = read.bucket(bucket)? {

@@ -9,6 +9,7 @@ mod error;
 mod identity;
 mod keys;
 mod listen;
+pub mod offline;
 mod process;
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,10 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName},
 };
 
-use crate::support::{ANSWER_MAX, Server, wait_until};
+use crate::{
+    files::revgate,
+    support::{ANSWER_MAX, Server, wait_until},
+};
 
 /// A certificate and its key.
 struct Identity {
@@ -121,6 +124,18 @@ fn a_member_with_certificates() {
     let urls: Vec<&str> =
         members["members"][0]["clientURLs"].as_array().unwrap().iter().flat_map(|url| url.as_str()).collect();
     assert_eq!(urls, [format!("http://{}", server.address()), format!("https://{address}")]);
+
+    // The commands speak TLS too, in their own name.
+    let own = dir.path().join("own");
+    fs::create_dir(&own).unwrap();
+    alice.write(&own);
+    let (own_cert, own_key) = (path("own/cert.pem"), path("own/key.pem"));
+    let (endpoint, file) = (format!("https://localhost:{}", address.port()), path("snapshot"));
+    let save = ["snapshot", "save", &file, "--endpoint", &endpoint, "--cacert", &ca];
+    let (code, _, error) = revgate(&save);
+    assert!(code == 1 && !error.is_empty(), "without a certificate: {error}");
+    let (code, _, error) = revgate(&[&save[..], &["--cert", &own_cert, "--key", &own_key]].concat());
+    assert_eq!((code, &error[..]), (0, ""));
 
     second.write(dir.path());
     wait_until("the new certificate", ANSWER_MAX, || {

@@ -11,6 +11,7 @@ use crate::{
 fn flags(args: &[&str]) -> ServeFlags {
     match Cli::try_parse_from(["revgate", "serve"].iter().chain(args)).expect("flags that parse").command {
         crate::cli::Command::Serve(flags) => *flags,
+        other => panic!("{other:?} is not what was asked for"),
     }
 }
 

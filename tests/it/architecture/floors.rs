@@ -50,7 +50,7 @@ pub(super) const LIBRARIES: [(&str, &[&str]); 7] = [
     ("memmap2", &["bolt/map.rs"]),
     ("prost", &["proto/"]),
     ("prost_reflect", &["proto/", "http/"]),
-    ("tokio_rustls", &["http/tls.rs"]),
+    ("tokio_rustls", &["http/tls.rs", "http/client_tls.rs"]),
     ("x509_parser", &["http/tls.rs"]),
 ];
 
