@@ -205,7 +205,7 @@ pub(super) struct ServeFlags {
     pub(super) max_request_bytes: usize,
 
     /// Most client connections at once.
-    #[arg(long, env = "REVGATE_MAX_CONNECTIONS", value_name = "CONNECTIONS", default_value_t = 10_000)]
+    #[arg(long, env = "REVGATE_MAX_CONNECTIONS", value_name = "CONNECTIONS", default_value_t = 50_000)]
     pub(super) max_connections: usize,
 
     /// What --auto-compaction-retention counts.
