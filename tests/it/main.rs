@@ -9,3 +9,4 @@ mod locks;
 mod startup;
 mod support;
 mod tls;
+mod watches;

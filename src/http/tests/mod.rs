@@ -6,6 +6,7 @@ mod auth;
 mod harness;
 mod limits;
 mod long;
+mod patience;
 mod routing;
 mod sockets;
 mod streams;
