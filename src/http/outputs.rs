@@ -45,6 +45,11 @@ pub(super) fn watch_message(output: &WatchOutput) -> Bytes {
     line
 }
 
+/// Whether a response's events were read from history, and so can wait for others'.
+pub(super) fn is_history(output: &WatchOutput) -> bool {
+    matches!(output, WatchOutput::Events { applied_at: None, .. })
+}
+
 /// Notes how long it took until a response was handed to its connection.
 pub(super) fn observe(metrics: &Metrics, output: &WatchOutput) {
     if let WatchOutput::Events { applied_at: Some(applied_at), .. } = output {

@@ -45,9 +45,17 @@ impl<C> Patient<C> {
         Patient { connection, stall_max, stalled, timer: None }
     }
 
+    /// Notes what the kernel has found out by itself: what was sent was not taken.
+    fn note<T>(&self, outcome: &Poll<io::Result<T>>) {
+        if matches!(outcome, Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::TimedOut) {
+            self.stalled.0.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// What becomes of a write that came to `outcome`.
     fn judge<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
+            self.note(&outcome);
             self.timer = None;
             return outcome;
         }
@@ -60,7 +68,9 @@ impl<C> Patient<C> {
 
 impl<C: AsyncRead + Unpin> AsyncRead for Patient<C> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.connection).poll_read(context, into)
+        let outcome = Pin::new(&mut self.connection).poll_read(context, into);
+        self.note(&outcome);
+        outcome
     }
 }
 

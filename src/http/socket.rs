@@ -42,7 +42,7 @@ const WRITE_BUFFER_BYTES: usize = usize::MAX / 2;
 /// Largest message, in largest requests. Over one request it is refused with a reason, over this the transport gives up.
 const MESSAGE_TEXTS_MAX: usize = 2;
 /// Responses are gathered until they reach this size, then written.
-const GATHERED_BYTES: usize = 64 * 1024;
+const GATHERED_BYTES: usize = 32 * 1024;
 /// How long a client gets to answer a close frame.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
 /// A close frame holds this much text.
@@ -240,7 +240,7 @@ async fn respond(
     output: WatchOutput,
     history_turns: &mut PollSemaphore,
 ) -> Result<(), End> {
-    let mut turns = is_history(&output).then_some(history_turns);
+    let mut turns = outputs::is_history(&output).then_some(history_turns);
     let (mut gathered, mut next) = (0, Some(output));
     while let Some(output) = next {
         // Nothing below waits: the socket's buffer takes what it is given until it is flushed.
@@ -264,10 +264,6 @@ async fn respond(
         }
         None => socket.flush().await.map_err(|_| End::Gone),
     }
-}
-
-fn is_history(output: &WatchOutput) -> bool {
-    matches!(output, WatchOutput::Events { applied_at: None, .. })
 }
 
 /// Writes only while it is this task's turn. Waiting for the socket is no part of a turn: a client that does not read

@@ -67,6 +67,7 @@ pub(super) async fn watch(
         deadline: timeout.map(|timeout| Box::pin(tokio::time::sleep(timeout))),
         connection,
         call,
+        gives_way: false,
         ended: None,
     })
 }
@@ -97,6 +98,8 @@ struct WatchLines {
     deadline: Option<Pin<Box<tokio::time::Sleep>>>,
     connection: Arc<Connection>,
     call: Call,
+    /// The last response was history: others are to have their turn before the next.
+    gives_way: bool,
     /// Why there is nothing more to say.
     ended: Option<Disconnect>,
 }
@@ -156,6 +159,10 @@ impl Stream for WatchLines {
         if let Err(error) = this.take_requests(context) {
             return Poll::Ready(Some(this.fail(&error)));
         }
+        if std::mem::take(&mut this.gives_way) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let Poll::Ready(output) = this.session.poll_next(context) else { return Poll::Pending };
         let Some(output) = output else {
             return match this.session.failure() {
@@ -166,6 +173,7 @@ impl Stream for WatchLines {
         // One line for each chunk: there are clients that parse by chunks. Chunks that are ready together are still
         // written together.
         let line = outputs::watch_line(&output);
+        this.gives_way = outputs::is_history(&output);
         outputs::observe(&this.connection.front().metrics, &output);
         Poll::Ready(Some(line))
     }

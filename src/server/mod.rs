@@ -53,7 +53,7 @@ const WATCH_STREAM_BYTES_MAX: usize = 512 << 10;
 /// Revisions one step of a watch that catches up reads: small steps, because live events wait behind each.
 const CATCH_UP_REVISIONS_MAX: usize = 256;
 /// Bytes one step of a watch that catches up reads.
-const CATCH_UP_BYTES_MAX: usize = 128 << 10;
+const CATCH_UP_BYTES_MAX: usize = 64 << 10;
 
 /// A running member.
 #[derive(Debug)]

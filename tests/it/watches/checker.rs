@@ -201,7 +201,7 @@ impl Check<'_> {
 
     /// Everything that was asked for is told up to a revision.
     fn whole_through(&mut self, through: i64) {
-        for (revision, changes) in self.truth.changes.range(self.from..=through.max(self.from - 1)) {
+        for (revision, changes) in self.truth.changes.range(self.from..(through + 1).max(self.from)) {
             for (key, change) in changes {
                 let wanted = self.recording.spec.wants(key, change.kv.is_none());
                 if wanted && !self.told.contains(&(*revision, key.clone())) {
