@@ -100,11 +100,27 @@ pub struct Transport {
     pub hosts: Allowed,
     /// Whether the API is served at all, beside health and metrics.
     pub gateway: bool,
+    /// How often a client that holds a connection open is asked whether it is still there.
+    pub ping_interval: Duration,
+    /// How long a client may neither read nor answer before it is given up.
+    pub stall_timeout: Duration,
 }
+
+/// What is asked of clients unless it is set, in time between pings.
+pub const PING_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
+/// Twice what a client may well be busy with something else.
+pub const STALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
 
 impl Default for Transport {
     fn default() -> Transport {
-        Transport { tls: None, cors: Allowed::Any, hosts: Allowed::Any, gateway: true }
+        Transport {
+            tls: None,
+            cors: Allowed::Any,
+            hosts: Allowed::Any,
+            gateway: true,
+            ping_interval: PING_INTERVAL_DEFAULT,
+            stall_timeout: STALL_TIMEOUT_DEFAULT,
+        }
     }
 }
 

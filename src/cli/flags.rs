@@ -229,7 +229,7 @@ pub(super) struct ServeFlags {
     pub(super) max_request_bytes: usize,
 
     /// Most client connections at once.
-    #[arg(long, env = "REVGATE_MAX_CONNECTIONS", value_name = "CONNECTIONS", default_value_t = 10_000)]
+    #[arg(long, env = "REVGATE_MAX_CONNECTIONS", value_name = "CONNECTIONS", default_value_t = 50_000)]
     pub(super) max_connections: usize,
 
     /// What --auto-compaction-retention counts.
@@ -276,12 +276,34 @@ pub(super) struct ServeFlags {
     /// How often a quiet watch that asked for it is told where it stands, at least 100ms; 0 means 10m.
     #[arg(
         long,
+        alias = "experimental-watch-progress-notify-interval",
         env = "REVGATE_WATCH_PROGRESS_NOTIFY_INTERVAL",
         value_name = "DURATION",
         default_value = "0",
         value_parser = parse_duration
     )]
     pub(super) watch_progress_notify_interval: Duration,
+
+    /// How often a client that holds a watch or another stream open is asked whether it is still there, at least 100ms.
+    #[arg(
+        long,
+        env = "REVGATE_CLIENT_PING_INTERVAL",
+        value_name = "DURATION",
+        default_value = "30s",
+        value_parser = parse_duration
+    )]
+    pub(super) client_ping_interval: Duration,
+
+    /// How long a client may neither read what it is sent nor answer before its connection is ended, at least 1s and no less
+    /// than the time between two pings.
+    #[arg(
+        long,
+        env = "REVGATE_CLIENT_STALL_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "2m",
+        value_parser = parse_duration
+    )]
+    pub(super) client_stall_timeout: Duration,
 
     /// Applying a request slower than this is logged.
     #[arg(

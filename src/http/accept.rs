@@ -3,7 +3,7 @@
 //! At the limit the next connection waits unaccepted. A connection is one task, TLS handshake included; it serves HTTP/1.1 and HTTP/2 by what the client
 //! speaks, and ends when the client goes, when its request's head does not come in time, or when the member drains.
 
-use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use hyper::service::service_fn;
 use hyper_util::{
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     front::{self, Connection, Front, Security},
+    patience::Patient,
     tls::Tls,
 };
 
@@ -28,16 +29,10 @@ const HEAD_READ_MAX: Duration = Duration::from_secs(300);
 const HTTP1_BUFFER_BYTES_MAX: usize = 128 * 1024;
 /// Requests in flight on one HTTP/2 connection.
 const HTTP2_STREAMS_MAX: u32 = 1024;
-/// How often an HTTP/2 client is pinged, and how long it gets to answer.
-const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
-const HTTP2_PING_WAIT_MAX: Duration = Duration::from_secs(20);
-/// Silence after which the kernel asks whether the client is still there, how often it asks, and how many times.
-const TCP_KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
-const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// How often, in the time a client may be silent, the kernel asks whether it is still there.
 const TCP_KEEPALIVE_PROBES_MAX: u32 = 4;
-/// Longest time that what is written may stand still because the client does not read, or does not answer, in
-/// milliseconds. Keepalive does not see the first: such a client's system answers.
-const TCP_STALL_MAX_MILLIS: u32 = 60_000;
+/// The kernel counts these times in seconds, and takes no shorter ones.
+const TCP_KEEPALIVE_MIN: Duration = Duration::from_secs(1);
 /// First and longest wait after an accept that failed for lack of something (file descriptors, memory).
 const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(5);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -52,14 +47,15 @@ pub(super) async fn accept(
 ) {
     let mut pause = ACCEPT_PAUSE_MIN;
     loop {
-        let Some((stream, permit)) = closed.run_until_cancelled(next(&listener, &connections, &mut pause)).await else {
+        let Some((stream, peer, permit)) = closed.run_until_cancelled(next(&listener, &connections, &mut pause)).await
+        else {
             return;
         };
-        if let Err(error) = prepare(&stream) {
+        if let Err(error) = prepare(&stream, front.ping_interval, front.stall_timeout) {
             tracing::debug!(%error, "a connection was gone before it was served");
             continue;
         }
-        front.tasks.spawn(welcome(stream, tls.clone(), Arc::clone(&front), permit));
+        front.tasks.spawn(welcome((stream, peer), tls.clone(), Arc::clone(&front), permit));
     }
 }
 
@@ -67,13 +63,13 @@ async fn next(
     listener: &TcpListener,
     connections: &Arc<Semaphore>,
     pause: &mut Duration,
-) -> (TcpStream, OwnedSemaphorePermit) {
+) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
     let permit = Arc::clone(connections).acquire_owned().await.expect("nobody closes the semaphore");
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 *pause = ACCEPT_PAUSE_MIN;
-                return (stream, permit);
+                return (stream, peer, permit);
             }
             Err(error) if is_the_clients(&error) => {}
             Err(error) => {
@@ -92,27 +88,34 @@ fn is_the_clients(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-fn prepare(stream: &TcpStream) -> io::Result<()> {
+/// Lets the kernel find out clients whose machine is gone: that say nothing, or do not confirm what they are sent.
+fn prepare(stream: &TcpStream, ping_interval: Duration, stall_timeout: Duration) -> io::Result<()> {
     use rustix::net::sockopt;
 
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, TCP_KEEPALIVE_IDLE)?;
-    sockopt::set_tcp_keepintvl(stream, TCP_KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepidle(stream, ping_interval.max(TCP_KEEPALIVE_MIN))?;
+    sockopt::set_tcp_keepintvl(stream, (stall_timeout / TCP_KEEPALIVE_PROBES_MAX).max(TCP_KEEPALIVE_MIN))?;
     sockopt::set_tcp_keepcnt(stream, TCP_KEEPALIVE_PROBES_MAX)?;
-    sockopt::set_tcp_user_timeout(stream, TCP_STALL_MAX_MILLIS)?;
+    sockopt::set_tcp_user_timeout(stream, u32::try_from(stall_timeout.as_millis()).unwrap_or(u32::MAX))?;
     Ok(())
 }
 
 /// Shakes hands where TLS is spoken, and serves.
-async fn welcome(stream: TcpStream, tls: Option<Arc<Tls>>, front: Arc<Front>, permit: OwnedSemaphorePermit) {
+async fn welcome(
+    (stream, peer): (TcpStream, SocketAddr),
+    tls: Option<Arc<Tls>>,
+    front: Arc<Front>,
+    permit: OwnedSemaphorePermit,
+) {
     let Some(tls) = tls else {
-        serve(stream, Arc::new(Connection::new(front, permit, Security::None))).await;
+        serve(stream, Arc::new(Connection::new(front, permit, peer, Security::None))).await;
         return;
     };
     match front.going_down.run_until_cancelled(tls.handshake(stream)).await {
         Some(Ok((stream, certificate_name))) => {
-            serve(stream, Arc::new(Connection::new(front, permit, Security::Tls { certificate_name }))).await;
+            let security = Security::Tls { certificate_name };
+            serve(stream, Arc::new(Connection::new(front, permit, peer, security))).await;
         }
         Some(Err(error)) => tracing::debug!(%error, "a client did not get through the TLS handshake"),
         None => {}
@@ -120,6 +123,8 @@ async fn welcome(stream: TcpStream, tls: Option<Arc<Tls>>, front: Arc<Front>, pe
 }
 
 async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, connection: Arc<Connection>) {
+    let front = connection.front();
+    let stream = Patient::new(stream, front.stall_timeout, connection.stalled().clone());
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -132,15 +137,14 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, con
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(HTTP2_STREAMS_MAX)
-        .keep_alive_interval(HTTP2_PING_INTERVAL)
-        .keep_alive_timeout(HTTP2_PING_WAIT_MAX)
+        .keep_alive_interval(front.ping_interval)
+        .keep_alive_timeout(front.stall_timeout)
         .enable_connect_protocol();
     let requests = service_fn(|request| {
         let answer = front::answer(Arc::clone(&connection), request);
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let mut serving = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), requests));
-    let front = connection.front();
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
         () = front.going_down.cancelled() => {
@@ -167,8 +171,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        prepare(&stream).unwrap();
+        prepare(&stream, Duration::from_secs(30), Duration::from_secs(120)).unwrap();
         assert!(rustix::net::sockopt::socket_keepalive(&stream).unwrap());
-        assert_eq!(rustix::net::sockopt::tcp_user_timeout(&stream).unwrap(), TCP_STALL_MAX_MILLIS);
+        assert_eq!(rustix::net::sockopt::tcp_user_timeout(&stream).unwrap(), 120_000);
     }
 }

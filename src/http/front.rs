@@ -2,7 +2,13 @@
 //!
 //! One match on the path and no layers: what is done for each request is written here.
 
-use std::{future::Future, sync::Arc, time::Instant};
+use std::{
+    future::Future,
+    net::SocketAddr,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use axum::extract::{FromRequestParts as _, ws::WebSocketUpgrade};
 use hyper::{
@@ -10,8 +16,11 @@ use hyper::{
     body::Incoming,
     header::{EXPECT, HOST, HeaderValue, LOCATION, UPGRADE},
 };
-use tokio::sync::OwnedSemaphorePermit;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{TaskTracker, task_tracker::TaskTrackerToken},
+};
 
 use super::{
     access::Access,
@@ -20,6 +29,7 @@ use super::{
     limits::{Limits, client_timeout},
     meter::{Call, Meter},
     path::{self, Place},
+    patience::Stalled,
     range::{Answer, RangePieces},
     reply::{self, Body, Reply},
     routes::{Method, Router},
@@ -43,8 +53,17 @@ pub(super) struct Front {
     pub(super) metrics: Metrics,
     pub(super) limits: Limits,
     access: Access,
-    /// Ends streams and sockets: the member is going down.
+    /// Nothing new begins, and what waits for others ends: the member is going down.
     pub(super) going_down: CancellationToken,
+    /// Calls that may still write. Watches go on until there are none.
+    pub(super) calls: TaskTracker,
+    /// Watches end with what is in the store.
+    pub(super) watches_end: CancellationToken,
+    /// Turns of those that are sent history, so that they never keep the processors from those that follow live.
+    pub(super) history_turns: Arc<Semaphore>,
+    /// How often clients are pinged, and how long they may be silent.
+    pub(super) ping_interval: Duration,
+    pub(super) stall_timeout: Duration,
     /// Ends everything at once: the time for going down is over.
     pub(super) abort: CancellationToken,
     /// Connections and sockets that are still alive.
@@ -60,6 +79,11 @@ impl Front {
             access: Access::new(transport),
             limits: Limits::new(request_bytes_max),
             going_down: CancellationToken::new(),
+            calls: TaskTracker::new(),
+            watches_end: CancellationToken::new(),
+            history_turns: Arc::new(Semaphore::new(history_turns())),
+            ping_interval: transport.ping_interval,
+            stall_timeout: transport.stall_timeout,
             abort: CancellationToken::new(),
             tasks: TaskTracker::new(),
             router: Router::new(&metrics),
@@ -70,10 +94,21 @@ impl Front {
         }
     }
 
+    /// Lets a call begin that may write. Until what is returned is dropped, no watch ends that is to tell of it.
+    pub(super) fn begin_call(&self) -> Result<TaskTrackerToken, ApiError> {
+        let call = self.calls.token();
+        if self.going_down.is_cancelled() { Err(ApiError::Stopped) } else { Ok(call) }
+    }
+
     fn side_meter(&self, template: &str) -> &Meter {
         let known = side::TEMPLATES.iter().zip(&self.side_meters).find(|(path, _)| **path == template);
         known.map_or(&self.other_meter, |(_, meter)| meter)
     }
+}
+
+/// Half of the processors, at least one.
+fn history_turns() -> usize {
+    (thread::available_parallelism().map_or(1, usize::from) / 2).max(1)
 }
 
 /// What stands between a connection and who would listen in.
@@ -90,14 +125,31 @@ pub(super) enum Security {
 #[derive(Debug)]
 pub(super) struct Connection {
     front: Arc<Front>,
+    peer: SocketAddr,
     security: Security,
+    stalled: Stalled,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Connection {
-    pub(super) fn new(front: Arc<Front>, permit: OwnedSemaphorePermit, security: Security) -> Connection {
+    pub(super) fn new(
+        front: Arc<Front>,
+        permit: OwnedSemaphorePermit,
+        peer: SocketAddr,
+        security: Security,
+    ) -> Connection {
         front.metrics.http_connections.inc();
-        Connection { front, security, _permit: permit }
+        Connection { front, peer, security, stalled: Stalled::default(), _permit: permit }
+    }
+
+    /// Where the client connects from.
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Whether the connection was given up.
+    pub(super) fn stalled(&self) -> &Stalled {
+        &self.stalled
     }
 
     fn certificate_name(&self) -> Option<&str> {
@@ -152,7 +204,7 @@ async fn endpoint(connection: &Arc<Connection>, request: Request<Incoming>) -> R
         }
     };
     if !path.starts_with("/v3/") || !front.access.gateway {
-        return side_endpoint(front, &path, &request).await;
+        return side_endpoint(connection, &path, &request).await;
     }
     let found = front.router.find(&path);
     let (method, meter) = found.map_or((None, &front.other_meter), |(method, meter)| (Some(method), meter));
@@ -187,7 +239,7 @@ fn redirect(front: &Front, location: &str) -> Reply {
     reply
 }
 
-async fn api_call(connection: &Connection, method: Method, call: Call, request: Request<Incoming>) -> Reply {
+async fn api_call(connection: &Arc<Connection>, method: Method, call: Call, request: Request<Incoming>) -> Reply {
     let began = Instant::now();
     let front = connection.front();
     let Wishes { timeout, requires_leader } = match wishes(front, request.headers()) {
@@ -203,8 +255,8 @@ async fn api_call(connection: &Connection, method: Method, call: Call, request: 
         let ends = Ends { going_down: front.going_down.clone(), timeout };
         return match method {
             Method::Watch => {
-                let session = front.services.watch.open(caller, requires_leader);
-                stream::watch(session, values, ends, call).await
+                let session = front.services.watch.open(caller, requires_leader, Some(connection.peer()));
+                stream::watch(session, values, Arc::clone(connection), timeout, call).await
             }
             _ => stream::keep_alive(front.services.lease.clone(), caller, values, ends, call).await,
         };
@@ -219,6 +271,7 @@ async fn api_call(connection: &Connection, method: Method, call: Call, request: 
     }
     let answer = async {
         let text = front.limits.read_body(body, asks_first).await?;
+        let _call = front.begin_call()?;
         unary_call(front, method, &caller, &text).await
     };
     let answer = match timeout {
@@ -281,12 +334,16 @@ fn finish(mut call: Call, answer: Result<Vec<u8>, ApiError>) -> Reply {
     reply
 }
 
-async fn side_endpoint(front: &Front, path: &str, request: &Request<Incoming>) -> Reply {
+async fn side_endpoint(connection: &Connection, path: &str, request: &Request<Incoming>) -> Reply {
+    let front = connection.front();
     let (meter, reply) = match side::template(path) {
         None => (&*front.other_meter, side::not_found()),
         Some(template) => {
             let reply = if request.method() == HttpMethod::GET {
-                side::answer(front, path, request.uri().query().unwrap_or_default()).await
+                {
+                    let caller = caller::of_request(request.headers(), connection.certificate_name());
+                    side::answer(front, path, request.uri().query().unwrap_or_default(), &caller).await
+                }
             } else {
                 reply::text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n")
             };

@@ -10,6 +10,8 @@ mod accept;
 mod access;
 mod caller;
 mod client_tls;
+mod debug;
+mod disconnect;
 mod encoding;
 mod front;
 #[cfg(fuzzing)]
@@ -21,6 +23,7 @@ mod meter;
 mod openapi;
 mod outputs;
 mod path;
+mod patience;
 mod range;
 mod reply;
 mod routes;
@@ -117,13 +120,19 @@ impl HttpServer {
         &self.addresses
     }
 
-    /// Stops accepting, ends streams cleanly (close frames, last chunk), lets requests in flight finish, at most `within`;
-    /// what is still there then is cut off.
+    /// Stops accepting, lets requests in flight finish, and ends streams cleanly (close frames, last chunk): watches once they
+    /// have delivered everything that was acknowledged. What is still there after `within` is cut off.
     pub async fn drain(self, within: Duration) {
         self.accepting.cancel();
         self.front.going_down.cancel();
+        self.front.calls.close();
         self.front.tasks.close();
-        if tokio::time::timeout(within, self.front.tasks.wait()).await.is_err() {
+        let ended = async {
+            self.front.calls.wait().await;
+            self.front.watches_end.cancel();
+            self.front.tasks.wait().await;
+        };
+        if tokio::time::timeout(within, ended).await.is_err() {
             tracing::warn!(connections = self.front.metrics.http_connections.get(), "connections did not end in time");
             self.front.abort.cancel();
             self.front.tasks.wait().await;

@@ -5,24 +5,69 @@ use bytes::Bytes;
 use super::{json::write, reply::write_stream_error};
 use crate::{
     error::ApiError,
+    metrics::Metrics,
     proto::etcdserverpb::{LeaseKeepAliveResponse, WatchResponse},
     service::WatchOutput,
-    watch::Event,
+    watch::{EncodedBatch, Event},
 };
 
-/// Appends `{"result":…}` with a watch's response.
-pub(super) fn watch(out: &mut Vec<u8>, output: &WatchOutput) {
-    let mut object = write::Object::begin(out);
-    let out = object.name("result");
+/// What a response takes beside its events, about.
+const RESPONSE_BYTES: usize = 192;
+
+/// A watch's response as a line, `{"result":…}`. Where many streams say the same it is made once.
+pub(super) fn watch_line(output: &WatchOutput) -> Bytes {
     match output {
-        WatchOutput::Control(response) => write::watch(out, response),
-        WatchOutput::Events { header, watch_id, fragment, events } => {
+        WatchOutput::Control(response) => line(|out| write::watch(out, response)),
+        WatchOutput::Events { header, watch_id, fragment, events, .. } => {
             let response =
                 WatchResponse { header: Some(*header), watch_id: *watch_id, fragment: *fragment, ..Default::default() };
-            write::watch_events(out, &response, events.iter().map(|event| encoded(event).as_ref()));
+            let bytes_expected = events.iter().map(|event| encoded(event).len() + 1).sum();
+            let make = || {
+                line_of(bytes_expected, |out| {
+                    write::watch_events(out, &response, events.iter().map(|event| encoded(event).as_ref()));
+                })
+            };
+            // Pieces are nobody else's.
+            if *fragment {
+                return make();
+            }
+            let first =
+                events.encoded.get_or_init(|| EncodedBatch { header: *header, watch_id: *watch_id, bytes: make() });
+            if first.header == *header && first.watch_id == *watch_id { first.bytes.clone() } else { make() }
         }
     }
+}
+
+/// The same without the line's end, as a message.
+pub(super) fn watch_message(output: &WatchOutput) -> Bytes {
+    let mut line = watch_line(output);
+    line.truncate(line.len() - 1);
+    line
+}
+
+/// Whether a response's events were read from history, and so can wait for others'.
+pub(super) fn is_history(output: &WatchOutput) -> bool {
+    matches!(output, WatchOutput::Events { applied_at: None, .. })
+}
+
+/// Notes how long it took until a response was handed to its connection.
+pub(super) fn observe(metrics: &Metrics, output: &WatchOutput) {
+    if let WatchOutput::Events { applied_at: Some(applied_at), .. } = output {
+        metrics.watch_delivery_duration.observe(applied_at.elapsed().as_secs_f64());
+    }
+}
+
+fn line(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    line_of(0, write)
+}
+
+fn line_of(bytes_expected: usize, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut line = Vec::with_capacity(bytes_expected + RESPONSE_BYTES);
+    let mut object = write::Object::begin(&mut line);
+    write(object.name("result"));
     object.end();
+    line.push(b'\n');
+    line.into()
 }
 
 /// Appends `{"result":…}` with a lease's renewal.

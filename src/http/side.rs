@@ -4,12 +4,13 @@ use bytes::Bytes;
 use hyper::{StatusCode, header::HeaderValue};
 
 use super::{
+    debug,
     front::Front,
     json::write,
     openapi,
     reply::{self, Reply},
 };
-use crate::service::Check;
+use crate::service::{Caller, Check};
 
 const LIVE_CHECKS: [&str; 1] = ["serializable_read"];
 const READY_CHECKS: [&str; 5] =
@@ -21,6 +22,7 @@ pub(super) fn template(path: &str) -> Option<&'static str> {
         "/version" => Some("/version"),
         "/health" => Some("/health"),
         "/metrics" => Some("/metrics"),
+        debug::WATCHERS_PATH => Some(debug::WATCHERS_PATH),
         "/openapi.json" => Some("/openapi.json"),
         _ if path == "/livez" || path.starts_with("/livez/") => Some("/livez"),
         _ if path == "/readyz" || path.starts_with("/readyz/") => Some("/readyz"),
@@ -29,14 +31,16 @@ pub(super) fn template(path: &str) -> Option<&'static str> {
 }
 
 /// Every template, for resolving meters.
-pub(super) const TEMPLATES: [&str; 6] = ["/version", "/health", "/metrics", "/openapi.json", "/livez", "/readyz"];
+pub(super) const TEMPLATES: [&str; 7] =
+    ["/version", "/health", "/metrics", debug::WATCHERS_PATH, "/openapi.json", "/livez", "/readyz"];
 
 /// Answers a GET.
-pub(super) async fn answer(front: &Front, path: &str, query: &str) -> Reply {
+pub(super) async fn answer(front: &Front, path: &str, query: &str, caller: &Caller) -> Reply {
     match template(path) {
         Some("/version") => version(front),
         Some("/health") => health(front, query).await,
         Some("/metrics") => metrics(front),
+        Some(debug::WATCHERS_PATH) => debug::watchers(front, query, caller).await,
         Some("/openapi.json") => reply::whole(
             StatusCode::OK,
             HeaderValue::from_static("application/json"),
@@ -125,7 +129,7 @@ fn report(checks: &[Check], verbose: bool) -> Reply {
 }
 
 /// The values of a query's parameter. Names and values here need no percent-decoding.
-fn values(query: &str, name: &str) -> Vec<String> {
+pub(super) fn values(query: &str, name: &str) -> Vec<String> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     pairs.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned()).collect()
 }

@@ -4,14 +4,22 @@
 //! why, a member that goes down says so, and clients that are gone are found out by pings. Responses are made only when the
 //! socket takes them, so a slow client holds up nothing but its own session.
 
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
-use futures_util::{SinkExt as _, StreamExt as _};
-use tokio::time::{Interval, MissedTickBehavior};
+use futures_util::{Sink, SinkExt as _, StreamExt as _};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio_util::sync::PollSemaphore;
 
 use super::{
     caller::TOKEN_PROTOCOL,
+    disconnect::Disconnect,
     front::{Connection, Front},
     json::{read, split::Splitter},
     meter::Call,
@@ -25,20 +33,17 @@ use super::{
 };
 use crate::{
     error::{ApiError, Code},
-    service::{Caller, WatchSession},
+    service::{Caller, WatchOutput, WatchSession},
 };
 
-/// Buffers of one socket; tungstenite's own defaults are 128 KiB each.
-const READ_BUFFER_BYTES: usize = 4 * 1024;
-const WRITE_BUFFER_BYTES: usize = 4 * 1024;
+/// A socket's read buffer, which is there as long as the socket; tungstenite's own default is 128 KiB.
+const READ_BUFFER_BYTES: usize = 512;
+/// Nothing is written before it is flushed: when that is done is decided here.
+const WRITE_BUFFER_BYTES: usize = usize::MAX / 2;
 /// Largest message, in largest requests. Over one request it is refused with a reason, over this the transport gives up.
 const MESSAGE_TEXTS_MAX: usize = 2;
 /// Responses are gathered until they reach this size, then written.
-const GATHERED_BYTES: usize = 64 * 1024;
-/// How often a client is pinged; one that sends nothing at all from one ping to the next is gone.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// Longest time a write may stand still.
-const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
+const GATHERED_BYTES: usize = 32 * 1024;
 /// How long a client gets to answer a close frame.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
 /// A close frame holds this much text.
@@ -58,8 +63,10 @@ pub(super) struct Asked {
 
 /// Why a socket ends.
 enum End {
-    /// The client is gone.
-    Client,
+    /// The connection ended or broke.
+    Gone,
+    /// The client did not answer pings.
+    Silent,
     /// The client sent a close frame, which is to be answered.
     Closed,
     /// All is said.
@@ -84,29 +91,59 @@ pub(super) fn upgrade(connection: Arc<Connection>, upgrade: WebSocketUpgrade, as
         .max_message_size(text_bytes_max.saturating_mul(MESSAGE_TEXTS_MAX))
         .max_frame_size(text_bytes_max.saturating_mul(MESSAGE_TEXTS_MAX))
         .protocols([TOKEN_PROTOCOL])
-        .on_upgrade(move |socket| async move {
-            let front = connection.front();
-            tokio::select! {
-                () = serve(socket, front, asked, call) => {}
-                () = front.abort.cancelled() => {}
-            }
-            drop(connection);
-            drop(task);
+        .on_upgrade(move |socket| {
+            // In a box, because the task that waits for the upgrade would else be as big as all that can come after it.
+            Box::pin(async move {
+                let front = connection.front();
+                tokio::select! {
+                    () = serve(socket, &connection, asked, call) => {}
+                    () = front.abort.cancelled() => {}
+                }
+                drop(connection);
+                drop(task);
+            })
         });
     response.map(|_| Body::Whole(None))
 }
 
-async fn serve(mut socket: WebSocket, front: &Front, asked: Asked, mut call: Call) {
-    let end = match asked.timeout {
-        None => converse(&mut socket, front, asked).await,
-        Some(timeout) => {
-            let end = tokio::time::timeout(timeout, converse(&mut socket, front, asked)).await;
-            end.unwrap_or(End::Refused(ApiError::DeadlineExceeded))
+async fn serve(mut socket: WebSocket, connection: &Connection, asked: Asked, mut call: Call) {
+    let front = connection.front();
+    let (timeout, is_watch) = (asked.timeout, asked.method == Some(Method::Watch));
+    let end = {
+        // In a box for the time it lasts: what is said in the end needs other memory.
+        let conversation = converse(&mut socket, connection, asked);
+        match timeout {
+            None => conversation.await,
+            Some(timeout) => {
+                let end = tokio::time::timeout(timeout, conversation).await;
+                end.unwrap_or(End::Refused(ApiError::DeadlineExceeded))
+            }
         }
     };
+    if is_watch {
+        end.disconnect(connection).count(&front.metrics);
+    }
+    Box::pin(say_farewell(&mut socket, end, &mut call)).await;
+}
+
+impl End {
+    fn disconnect(&self, connection: &Connection) -> Disconnect {
+        match self {
+            End::Gone if connection.stalled().get() => Disconnect::Stalled,
+            End::Gone => Disconnect::Gone,
+            End::Silent => Disconnect::Silent,
+            End::Closed | End::Finished => Disconnect::Closed,
+            End::Refused(error) => Disconnect::of(error),
+            End::Broken(_) => Disconnect::Refused,
+            End::GoingDown => Disconnect::Shutdown,
+        }
+    }
+}
+
+async fn say_farewell(socket: &mut WebSocket, end: End, call: &mut Call) {
     let (code, reason) = match end {
-        End::Client => return,
-        End::Closed => return part(&mut socket).await,
+        End::Gone | End::Silent => return,
+        End::Closed => return part(socket).await,
         End::Finished => (1000, String::new()),
         End::Broken(what) => (1002, what),
         End::GoingDown => (1001, "going away".into()),
@@ -114,7 +151,8 @@ async fn serve(mut socket: WebSocket, front: &Front, asked: Asked, mut call: Cal
             call.ends(Some(&error));
             let mut last = Vec::new();
             reply::write_stream_error(&mut last, &error);
-            if send(&mut socket, front, vec![last]).await.is_err() {
+            let sent = tokio::time::timeout(CLOSE_WAIT_MAX, send(socket, last.into()));
+            if !matches!(sent.await, Ok(Ok(()))) {
                 return;
             }
             let code = match error {
@@ -129,27 +167,34 @@ async fn serve(mut socket: WebSocket, front: &Front, asked: Asked, mut call: Cal
     if code == 1000 || code == 1001 {
         call.ends(None);
     }
-    close(&mut socket, code, &reason).await;
+    close(socket, code, &reason).await;
 }
 
 /// Serves what was asked for until it ends.
-async fn converse(socket: &mut WebSocket, front: &Front, asked: Asked) -> End {
+async fn converse(socket: &mut WebSocket, connection: &Connection, asked: Asked) -> End {
+    let front = connection.front();
     let Asked { method, caller, requires_leader, .. } = asked;
     match method {
-        Some(Method::Watch) => watch(socket, front, front.services.watch.open(caller, requires_leader)).await,
-        Some(Method::LeaseKeepAlive) => keep_alive(socket, front, &caller).await,
-        Some(method) if method.is_server_stream() => messages(socket, front, method, &caller).await,
-        Some(method) => once(socket, front, method, &caller).await,
+        Some(Method::Watch) => {
+            let session = front.services.watch.open(caller, requires_leader, Some(connection.peer()));
+            Box::pin(watch(socket, front, session)).await
+        }
+        Some(Method::LeaseKeepAlive) => Box::pin(keep_alive(socket, front, &caller)).await,
+        Some(method) if method.is_server_stream() => Box::pin(messages(socket, front, method, &caller)).await,
+        Some(method) => Box::pin(once(socket, front, method, &caller)).await,
         None => {
             let body = reply::error_body(&ApiError::NoSuchPath);
-            send(socket, front, vec![body]).await.err().unwrap_or(End::Finished)
+            send(socket, body.into()).await.err().unwrap_or(End::Finished)
         }
     }
 }
 
 /// A watch session: requests, responses and pings side by side.
 async fn watch(socket: &mut WebSocket, front: &Front, mut session: WatchSession) -> End {
-    let mut pulse = Pulse::new();
+    let mut pulse = Pulse::new(front);
+    let mut watches_end = pin!(front.watches_end.cancelled());
+    let mut finishing = false;
+    let mut history_turns = PollSemaphore::new(Arc::clone(&front.history_turns));
     // What is left of the last message. A message can hold a hundred thousand requests, and each is answered.
     let mut requests: Option<Splitter> = None;
     loop {
@@ -157,34 +202,83 @@ async fn watch(socket: &mut WebSocket, front: &Front, mut session: WatchSession)
             return end;
         }
         let outcome = tokio::select! {
-            message = socket.recv(), if requests.is_none() => pulse.heard(message).map(|text| {
-                let mut splitter = Splitter::new(front.limits.text_bytes_max);
-                splitter.push(&text);
-                requests = Some(splitter);
-            }),
+            message = socket.recv(), if requests.is_none() => match pulse.heard(message) {
+                Ok(_) if finishing => Ok(()),
+                Ok(text) => {
+                    if !text.is_empty() {
+                        let mut splitter = Splitter::new(front.limits.text_bytes_max);
+                        splitter.push(&text);
+                        requests = Some(splitter);
+                    }
+                    Ok(())
+                }
+                Err(end) => Err(end),
+            },
             () = tokio::task::yield_now(), if requests.is_some() => Ok(()),
             output = poll_fn(|context| session.poll_next(context)) => match output {
                 None => Err(session.failure().map_or(End::GoingDown, End::Refused)),
-                Some(output) => {
-                    let mut frames = Vec::new();
-                    let (mut gathered, mut next) = (0, Some(output));
-                    while let Some(output) = next {
-                        let mut frame = Vec::new();
-                        outputs::watch(&mut frame, &output);
-                        gathered += frame.len();
-                        frames.push(frame);
-                        next = if gathered < GATHERED_BYTES { session.try_next() } else { None };
-                    }
-                    send(socket, front, frames).await
-                }
+                Some(output) => respond(socket, front, &mut session, output, &mut history_turns).await,
             },
             () = pulse.due() => pulse.ping(socket).await,
-            () = front.going_down.cancelled() => Err(End::GoingDown),
+            () = &mut watches_end, if !finishing => {
+                finishing = true;
+                requests = None;
+                session.finish();
+                Ok(())
+            }
         };
         if let Err(end) = outcome {
             return end;
         }
     }
+}
+
+/// Sends a response, and with it what else is ready, up to a limit. History goes out in turns.
+async fn respond(
+    socket: &mut WebSocket,
+    front: &Front,
+    session: &mut WatchSession,
+    output: WatchOutput,
+    history_turns: &mut PollSemaphore,
+) -> Result<(), End> {
+    let mut turns = outputs::is_history(&output).then_some(history_turns);
+    let (mut gathered, mut next) = (0, Some(output));
+    while let Some(output) = next {
+        // Nothing below waits: the socket's buffer takes what it is given until it is flushed.
+        let _turn = match &mut turns {
+            Some(turns) => poll_fn(|context| turns.poll_acquire(context)).await,
+            None => None,
+        };
+        let message = outputs::watch_message(&output);
+        gathered += message.len();
+        let text = Utf8Bytes::try_from(message).map_err(|_| End::Gone)?;
+        socket.feed(Message::Text(text)).await.map_err(|_| End::Gone)?;
+        outputs::observe(&front.metrics, &output);
+        next = if gathered < GATHERED_BYTES { session.try_next() } else { None };
+    }
+    match turns {
+        Some(turns) => {
+            in_turns(turns, |context| Pin::new(&mut *socket).poll_flush(context)).await?;
+            // Others wait for their turn.
+            tokio::task::yield_now().await;
+            Ok(())
+        }
+        None => socket.flush().await.map_err(|_| End::Gone),
+    }
+}
+
+/// Writes only while it is this task's turn. Waiting for the socket is no part of a turn: a client that does not read
+/// keeps nobody else from his.
+async fn in_turns(
+    turns: &mut PollSemaphore,
+    mut write: impl FnMut(&mut Context<'_>) -> Poll<Result<(), axum::Error>>,
+) -> Result<(), End> {
+    poll_fn(|context| {
+        let _turn = ready!(turns.poll_acquire(context));
+        write(context)
+    })
+    .await
+    .map_err(|_| End::Gone)
 }
 
 /// Hands some of a message's requests to the session, none while too many answers wait.
@@ -204,7 +298,7 @@ fn hand_over(requests: &mut Option<Splitter>, session: &mut WatchSession) -> Res
 
 /// Lease renewals: one response for each value.
 async fn keep_alive(socket: &mut WebSocket, front: &Front, caller: &Caller) -> End {
-    let mut pulse = Pulse::new();
+    let mut pulse = Pulse::new(front);
     loop {
         let outcome = tokio::select! {
             message = socket.recv() => match pulse.heard(message) {
@@ -228,14 +322,14 @@ async fn renew(socket: &mut WebSocket, front: &Front, caller: &Caller, text: &[u
         let response = front.services.lease.keep_alive(caller, request).await.map_err(End::Refused)?;
         let mut frame = Vec::new();
         outputs::keep_alive(&mut frame, &response);
-        send(socket, front, vec![frame]).await?;
+        send(socket, frame.into()).await?;
     }
     Ok(())
 }
 
 /// A call that is answered with a stream: one message in, many out.
 async fn messages(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
-    let mut pulse = Pulse::new();
+    let mut pulse = Pulse::new(front);
     let text = match request(socket, front, &mut pulse).await {
         Ok(text) => text,
         Err(end) => return end,
@@ -247,7 +341,7 @@ async fn messages(socket: &mut WebSocket, front: &Front, method: Method, caller:
     loop {
         let outcome = tokio::select! {
             message = messages.next() => match message {
-                Some(Ok(message)) => send(socket, front, vec![message]).await,
+                Some(Ok(message)) => send(socket, message.into()).await,
                 Some(Err(error)) => Err(End::Refused(error)),
                 None => Err(End::Finished),
             },
@@ -261,10 +355,14 @@ async fn messages(socket: &mut WebSocket, front: &Front, method: Method, caller:
 
 /// A unary call: one message in, one out.
 async fn once(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
-    let mut pulse = Pulse::new();
+    let mut pulse = Pulse::new(front);
     let text = match request(socket, front, &mut pulse).await {
         Ok(text) => text,
         Err(end) => return end,
+    };
+    let _call = match front.begin_call() {
+        Ok(call) => call,
+        Err(error) => return End::Refused(error),
     };
     let answer = unary::call(&front.services, &front.limits, method, caller, &text);
     let answer = if method.may_wait() {
@@ -281,7 +379,7 @@ async fn once(socket: &mut WebSocket, front: &Front, method: Method, caller: &Ca
         Err(error) => Err(error),
     };
     let body = answer.unwrap_or_else(|error| reply::error_body(&error));
-    send(socket, front, vec![body]).await.err().unwrap_or(End::Finished)
+    send(socket, body.into()).await.err().unwrap_or(End::Finished)
 }
 
 /// The first thing a client says.
@@ -312,19 +410,10 @@ async fn until_gone(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) ->
     }
 }
 
-/// Writes text messages and flushes once.
-async fn send(socket: &mut WebSocket, front: &Front, frames: Vec<Vec<u8>>) -> Result<(), End> {
-    let writing = async {
-        for frame in frames {
-            let text = Utf8Bytes::try_from(bytes::Bytes::from(frame)).map_err(|_| End::Client)?;
-            socket.feed(Message::Text(text)).await.map_err(|_| End::Client)?;
-        }
-        socket.flush().await.map_err(|_| End::Client)
-    };
-    tokio::select! {
-        written = tokio::time::timeout(WRITE_STALL_MAX, writing) => written.unwrap_or(Err(End::Client)),
-        () = front.going_down.cancelled() => Err(End::GoingDown),
-    }
+/// Writes a text message.
+async fn send(socket: &mut WebSocket, text: bytes::Bytes) -> Result<(), End> {
+    let text = Utf8Bytes::try_from(text).map_err(|_| End::Gone)?;
+    socket.send(Message::Text(text)).await.map_err(|_| End::Gone)
 }
 
 /// Sends a close frame and waits, for a moment, until the client has seen it.
@@ -349,14 +438,16 @@ async fn part(socket: &mut WebSocket) {
 /// Whether the client is still there.
 struct Pulse {
     ticks: Interval,
-    heard_since_ping: bool,
+    heard_at: Instant,
+    silence_max: Duration,
 }
 
 impl Pulse {
-    fn new() -> Pulse {
-        let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + PING_INTERVAL, PING_INTERVAL);
+    fn new(front: &Front) -> Pulse {
+        let now = Instant::now();
+        let mut ticks = tokio::time::interval_at(now + front.ping_interval, front.ping_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Pulse { ticks, heard_since_ping: true }
+        Pulse { ticks, heard_at: now, silence_max: front.stall_timeout }
     }
 
     async fn due(&mut self) {
@@ -364,25 +455,21 @@ impl Pulse {
     }
 
     async fn ping(&mut self, socket: &mut WebSocket) -> Result<(), End> {
-        if !std::mem::replace(&mut self.heard_since_ping, false) {
-            return Err(End::Client);
+        if self.heard_at.elapsed() >= self.silence_max {
+            return Err(End::Silent);
         }
-        let ping = socket.send(Message::Ping(bytes::Bytes::new()));
-        match tokio::time::timeout(WRITE_STALL_MAX, ping).await {
-            Ok(Ok(())) => Ok(()),
-            _ => Err(End::Client),
-        }
+        socket.send(Message::Ping(bytes::Bytes::new())).await.map_err(|_| End::Gone)
     }
 
     /// The text of what came; empty for a pong or the like.
     fn heard(&mut self, message: Option<Result<Message, axum::Error>>) -> Result<Vec<u8>, End> {
-        self.heard_since_ping = true;
+        self.heard_at = Instant::now();
         match message {
             Some(Ok(Message::Text(text))) => Ok(text.as_bytes().to_vec()),
             Some(Ok(Message::Binary(bytes))) => Ok(bytes.to_vec()),
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(Vec::new()),
             Some(Ok(Message::Close(_))) => Err(End::Closed),
-            None => Err(End::Client),
+            None => Err(End::Gone),
             Some(Err(error)) => Err(End::Broken(error.to_string())),
         }
     }

@@ -7,6 +7,7 @@
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -16,6 +17,8 @@ use futures_util::{Stream, stream};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::{
+    disconnect::Disconnect,
+    front::Connection,
     json::read,
     limits::BODY_SILENCE_MAX,
     meter::Call,
@@ -43,20 +46,29 @@ pub(super) struct Ends {
 }
 
 /// Serves a watch stream.
-pub(super) async fn watch(mut session: WatchSession, mut values: Values, ends: Ends, mut call: Call) -> Reply {
+pub(super) async fn watch(
+    mut session: WatchSession,
+    mut values: Values,
+    connection: Arc<Connection>,
+    timeout: Option<Duration>,
+    mut call: Call,
+) -> Reply {
     match announced_value(&mut values, read::watch).await {
         Ok(Some(request)) => session.handle(request),
         Ok(None) => {}
         Err(error) => return refused(&error, &mut call),
     }
     call.answered(hyper::StatusCode::OK);
+    let watches_end = connection.front().watches_end.clone();
     reply::lines(WatchLines {
         session,
         values: Some(values),
-        going_down: Box::pin(ends.going_down.cancelled_owned()),
-        deadline: ends.timeout.map(|timeout| Box::pin(tokio::time::sleep(timeout))),
+        watches_end: Some(Box::pin(watches_end.cancelled_owned())),
+        deadline: timeout.map(|timeout| Box::pin(tokio::time::sleep(timeout))),
+        connection,
         call,
-        ended: false,
+        gives_way: false,
+        ended: None,
     })
 }
 
@@ -81,22 +93,27 @@ pub(super) fn refused(error: &ApiError, call: &mut Call) -> Reply {
 struct WatchLines {
     session: WatchSession,
     values: Option<Values>,
-    going_down: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// `None` once it has been told to the session.
+    watches_end: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     deadline: Option<Pin<Box<tokio::time::Sleep>>>,
+    connection: Arc<Connection>,
     call: Call,
-    ended: bool,
+    /// The last response was history: others are to have their turn before the next.
+    gives_way: bool,
+    /// Why there is nothing more to say.
+    ended: Option<Disconnect>,
 }
 
 impl WatchLines {
     /// The member ends the stream. (A client that goes just drops it, which counts as canceled.)
     fn end(&mut self) -> Poll<Option<Bytes>> {
-        self.ended = true;
+        self.ended = Some(Disconnect::Shutdown);
         self.call.ends(None);
         Poll::Ready(None)
     }
 
     fn fail(&mut self, error: &ApiError) -> Bytes {
-        self.ended = true;
+        self.ended = Some(Disconnect::of(error));
         self.call.ends(Some(error));
         outputs::error_line(error)
     }
@@ -124,11 +141,15 @@ impl Stream for WatchLines {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let this = self.get_mut();
-        if this.ended {
+        if this.ended.is_some() {
             return Poll::Ready(None);
         }
-        if this.going_down.as_mut().poll(context).is_ready() {
-            return this.end();
+        if let Some(watches_end) = this.watches_end.as_mut()
+            && watches_end.as_mut().poll(context).is_ready()
+        {
+            this.watches_end = None;
+            this.values = None;
+            this.session.finish();
         }
         if let Some(deadline) = this.deadline.as_mut()
             && deadline.as_mut().poll(context).is_ready()
@@ -137,6 +158,10 @@ impl Stream for WatchLines {
         }
         if let Err(error) = this.take_requests(context) {
             return Poll::Ready(Some(this.fail(&error)));
+        }
+        if std::mem::take(&mut this.gives_way) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
         }
         let Poll::Ready(output) = this.session.poll_next(context) else { return Poll::Pending };
         let Some(output) = output else {
@@ -147,10 +172,18 @@ impl Stream for WatchLines {
         };
         // One line for each chunk: there are clients that parse by chunks. Chunks that are ready together are still
         // written together.
-        let mut line = Vec::new();
-        outputs::watch(&mut line, &output);
-        line.push(b'\n');
-        Poll::Ready(Some(line.into()))
+        let line = outputs::watch_line(&output);
+        this.gives_way = outputs::is_history(&output);
+        outputs::observe(&this.connection.front().metrics, &output);
+        Poll::Ready(Some(line))
+    }
+}
+
+impl Drop for WatchLines {
+    fn drop(&mut self) {
+        let stalled = self.connection.stalled().get();
+        let reason = self.ended.unwrap_or(if stalled { Disconnect::Stalled } else { Disconnect::Gone });
+        reason.count(&self.connection.front().metrics);
     }
 }
 

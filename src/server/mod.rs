@@ -50,11 +50,11 @@ const MAP_BYTES_MIN: u64 = 64 << 30;
 /// Address space for the data file, in quotas.
 const MAP_QUOTAS: u64 = 4;
 /// Undelivered bytes one watch stream may hold in memory.
-const WATCH_STREAM_BYTES_MAX: usize = 4 << 20;
-/// Revisions one step of a watch that catches up reads.
-const CATCH_UP_REVISIONS_MAX: usize = 1000;
+const WATCH_STREAM_BYTES_MAX: usize = 512 << 10;
+/// Revisions one step of a watch that catches up reads: small steps, because live events wait behind each.
+const CATCH_UP_REVISIONS_MAX: usize = 256;
 /// Bytes one step of a watch that catches up reads.
-const CATCH_UP_BYTES_MAX: usize = 4 << 20;
+const CATCH_UP_BYTES_MAX: usize = 64 << 10;
 
 /// A running member.
 #[derive(Debug)]

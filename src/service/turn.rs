@@ -218,7 +218,7 @@ impl Turns {
 
     /// Watches in a client's name.
     pub(super) fn watch(&self, caller: &Caller, requests: impl IntoIterator<Item = pb::WatchCreateRequest>) -> Changes {
-        let mut session = self.watch.open(caller.clone(), false);
+        let mut session = self.watch.open(caller.clone(), false, None);
         for create in requests {
             session.handle(pb::WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) });
         }
@@ -334,7 +334,7 @@ impl Changes {
         loop {
             match poll_fn(|context| self.session.poll_next(context)).await {
                 None => return Err(self.session.failure().unwrap_or(ApiError::Stopped)),
-                Some(WatchOutput::Events { header, events, .. }) => return Ok(Some((header, events))),
+                Some(WatchOutput::Events { header, events, .. }) => return Ok(Some((header, events.to_vec()))),
                 Some(WatchOutput::Control(told)) if told.canceled && told.compact_revision != 0 => return Ok(None),
                 Some(WatchOutput::Control(told)) if told.canceled => {
                     return Err(ApiError::WatchRefused(told.cancel_reason));

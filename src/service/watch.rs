@@ -12,13 +12,15 @@ use std::{
     collections::VecDeque,
     fmt,
     future::Future,
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
 use crate::{
     error::ApiError,
@@ -26,7 +28,7 @@ use crate::{
     proto::etcdserverpb::{
         self as pb, WatchCreateRequest, WatchResponse, watch_create_request::FilterType, watch_request::RequestUnion,
     },
-    watch::{CreateError, Delivery, Event, WatchSpec, WatchStream},
+    watch::{CreateError, Delivery, EventBatch, HubReport, StreamClient, WatchSpec, WatchStream},
 };
 
 use self::permits::Permits;
@@ -54,24 +56,43 @@ impl WatchService {
     }
 
     /// A stream for one client. Dropping it cancels all its watches. With `requires_leader`, it ends when there has been no
-    /// leader for a while.
-    pub fn open(&self, caller: Caller, requires_leader: bool) -> WatchSession {
+    /// leader for a while. `peer` is where the client connects from, for who asks how streams stand.
+    pub fn open(&self, caller: Caller, requires_leader: bool, peer: Option<SocketAddr>) -> WatchSession {
         let leaderless = requires_leader.then(|| {
             let (consensus, limit) = (self.core.consensus.clone(), self.leaderless_max);
             Leaderless(Box::pin(async move { consensus.leaderless(limit).await }))
         });
         WatchSession {
-            caller,
             permits: Permits::default(),
             leaderless,
             failure: None,
             core: self.core.clone(),
-            stream: self.core.state.hub.open_stream(),
+            stream: self.core.state.hub.open_stream(self.client(&caller, peer)),
             response_bytes_max: self.response_bytes_max,
             waiting: VecDeque::new(),
             cut_off: false,
+            finishing: false,
             waker: None,
+            caller,
         }
+    }
+
+    /// A name for reports. One whose token is bad has none: each of its watches will be refused.
+    fn client(&self, caller: &Caller, peer: Option<SocketAddr>) -> StreamClient {
+        let user = self.core.identify(caller).map(|identity| identity.user).unwrap_or_default();
+        StreamClient { peer, user: user.into() }
+    }
+
+    /// How all streams of this member stand: those that lag most, at most `streams_max`. For those who may do what concerns
+    /// everybody.
+    pub async fn report(&self, caller: &Caller, streams_max: usize) -> Result<HubReport, ApiError> {
+        self.core.require_admin(caller)?;
+        let (sender, report) = oneshot::channel();
+        self.core.state.hub.report(streams_max, move |report| {
+            // Whoever asked may be gone.
+            let _ = sender.send(report);
+        });
+        report.await.map_err(|_| ApiError::Stopped)
     }
 }
 
@@ -90,7 +111,9 @@ pub enum WatchOutput {
         /// Whether more events of the same revisions follow in the next response.
         fragment: bool,
         /// The events, in order.
-        events: Vec<Arc<Event>>,
+        events: Arc<EventBatch>,
+        /// When the oldest of them was applied; `None` if they were read from history.
+        applied_at: Option<Instant>,
     },
 }
 
@@ -114,6 +137,8 @@ pub struct WatchSession {
     /// Refusals, and the pieces of a split response; they go out before anything new is taken from the hub.
     waiting: VecDeque<WatchOutput>,
     cut_off: bool,
+    /// Ends with what is in the store now.
+    finishing: bool,
     /// Why the stream ends by the member's doing.
     failure: Option<ApiError>,
     /// Resolves when there has been no leader for too long; of clients that asked to be told.
@@ -125,8 +150,9 @@ pub struct WatchSession {
 impl WatchSession {
     /// Whether [`WatchSession::handle`] should be given more. `false` only while there are responses to take: each request
     /// is answered whether its answer is taken or not, so a transport that asks first bounds what a client can make wait here.
+    /// A session that finishes takes none any more.
     pub fn takes_requests(&self) -> bool {
-        self.waiting.len() + self.stream.pending_deliveries() < WAITING_RESPONSES_MAX
+        !self.finishing && self.waiting.len() + self.stream.pending_deliveries() < WAITING_RESPONSES_MAX
     }
 
     /// Takes one request of the client's. Unknown or empty ones are ignored, as etcd does. Refused creations come out as a
@@ -158,6 +184,13 @@ impl WatchSession {
         let watch_id = self.stream.create(spec).map_err(|refusal| refusal.to_string())?;
         self.permits.add(watch_id, permit);
         Ok(())
+    }
+
+    /// Lets the session end with everything that is in the store now delivered. To be called once no more writes are
+    /// acknowledged.
+    pub fn finish(&mut self) {
+        self.finishing = true;
+        self.stream.finish();
     }
 
     fn refuse(&mut self, reason: String) {
@@ -242,23 +275,27 @@ impl WatchSession {
     }
 
     fn output(&mut self, delivery: Delivery) -> WatchOutput {
-        let (watch_id, revision, events, may_split) = match delivery {
-            Delivery::Events { watch_id, revision, events, fragment } => (watch_id, revision, events, fragment),
+        let (watch_id, revision, events, may_split, applied_at) = match delivery {
+            Delivery::Events { watch_id, revision, events, fragment, applied_at } => {
+                (watch_id, revision, events, fragment, applied_at)
+            }
             control => return WatchOutput::Control(control_response(&self.core.headers, control)),
         };
         let header = self.core.headers.at(revision);
         if !may_split {
-            return WatchOutput::Events { header, watch_id, fragment: false, events: events.to_vec() };
+            return WatchOutput::Events { header, watch_id, fragment: false, events, applied_at };
         }
-        let mut pieces = fragment::split(&events, self.response_bytes_max).into_iter();
+        let mut pieces = fragment::split(&events, self.response_bytes_max).into_iter().peekable();
         let first = pieces.next().unwrap_or_default();
-        let mut rest = pieces.peekable();
-        let fragment = rest.peek().is_some();
-        while let Some(events) = rest.next() {
-            let fragment = rest.peek().is_some();
-            self.waiting.push_back(WatchOutput::Events { header, watch_id, fragment, events });
+        if pieces.peek().is_none() {
+            return WatchOutput::Events { header, watch_id, fragment: false, events, applied_at };
         }
-        WatchOutput::Events { header, watch_id, fragment, events: first }
+        while let Some(piece) = pieces.next() {
+            let (events, fragment) = (Arc::new(EventBatch::new(piece)), pieces.peek().is_some());
+            self.waiting.push_back(WatchOutput::Events { header, watch_id, fragment, events, applied_at });
+        }
+        let events = Arc::new(EventBatch::new(first));
+        WatchOutput::Events { header, watch_id, fragment: true, events, applied_at }
     }
 }
 

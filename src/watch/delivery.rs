@@ -1,5 +1,7 @@
 //! The thread's two ways of giving events: live, to synced watchers, and from history, to those that catch up.
 
+use std::time::Instant;
+
 use super::{
     engine::{Engine, Phase},
     events::{EventList, collect},
@@ -21,7 +23,7 @@ enum Given {
 
 impl Engine {
     /// Gives change sets to the synced watchers they are for.
-    pub(super) fn distribute(&mut self, mut changes: Vec<ChangeSet>) {
+    pub(super) fn distribute(&mut self, mut changes: Vec<ChangeSet>, applied_at: Option<Instant>) {
         changes.retain(|set| set.revision > self.distributed);
         let Some(last) = changes.last().map(|set| set.revision) else { return };
         let lists = collect(&self.shared.history, &self.matcher, &changes, |_, group| group.synced > 0);
@@ -33,7 +35,7 @@ impl Engine {
                 if self.watcher(slot).is_none_or(|watcher| watcher.phase != Phase::Synced) {
                     continue;
                 }
-                if let Given::NoRoom { first_revision } = self.give(slot, &mut list) {
+                if let Given::NoRoom { first_revision } = self.give(slot, &mut list, applied_at) {
                     self.block(slot, first_revision);
                 }
             }
@@ -90,7 +92,7 @@ impl Engine {
         let mut nothing = EventList::default();
         for slot in slots {
             let Some(group) = self.watcher(slot).map(|watcher| watcher.group) else { continue };
-            match self.give(slot, lists.get_mut(&group).unwrap_or(&mut nothing)) {
+            match self.give(slot, lists.get_mut(&group).unwrap_or(&mut nothing), None) {
                 Given::Yes => self.advance(slot, next),
                 Given::NoRoom { first_revision } => self.block(slot, first_revision),
                 Given::Failed => {}
@@ -119,7 +121,7 @@ impl Engine {
         self.set_blocked(slot);
     }
 
-    fn give(&mut self, slot: usize, list: &mut EventList) -> Given {
+    fn give(&mut self, slot: usize, list: &mut EventList, applied_at: Option<Instant>) -> Given {
         if let Some(reason) = &list.failed {
             tracing::error!(reason, "a watch cannot read what a change replaced");
             self.end_watch(slot, 0, reason.clone());
@@ -128,7 +130,8 @@ impl Engine {
         let Some(watcher) = self.watchers.get_mut(slot).and_then(Option::as_mut) else { return Given::Failed };
         let Some(batch) = list.since(watcher.next) else { return Given::Yes };
         let header = self.distributed.max(batch.last_revision);
-        if !watcher.stream.push_events(watcher.watch_id, watcher.fragment, header, &batch, &mut self.wakes) {
+        let watch = (watcher.watch_id, watcher.fragment);
+        if !watcher.stream.push_events(watch, header, &batch, applied_at, &mut self.wakes) {
             return Given::NoRoom { first_revision: batch.first_revision };
         }
         watcher.quiet = false;

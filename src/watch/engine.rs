@@ -63,6 +63,8 @@ pub(super) struct StreamState {
     pub(super) tick: Option<Duration>,
     /// They are to be looked at as soon as the distributed revision has reached the stream's header.
     pub(super) tick_due: bool,
+    /// The stream ends once everything up to here is delivered.
+    pub(super) finish_target: Option<i64>,
 }
 
 /// What to do after a round.
@@ -89,6 +91,8 @@ pub(super) struct Engine {
     pub(super) ticks: BTreeSet<(Duration, u64)>,
     /// Tasks to wake at the end of the step.
     pub(super) wakes: Vec<Waker>,
+    /// When it is next measured how far watchers are behind.
+    pub(super) lag_due: Duration,
 }
 
 /// A clock that does not stand in the way of `Debug`.
@@ -114,6 +118,7 @@ impl Engine {
             waiting: BTreeSet::new(),
             ticks: BTreeSet::new(),
             wakes: Vec::new(),
+            lag_due: Duration::ZERO,
         }
     }
 
@@ -142,12 +147,13 @@ impl Engine {
             return Next::Stop;
         }
         self.skip_to(taken.dropped_through);
-        self.distribute(taken.changes);
+        self.distribute(taken.changes, taken.handed_over);
         self.wake_all();
         self.catch_up();
         self.take_ticks();
         self.tell_progress();
         self.wake_all();
+        self.measure_lag();
         if is_quiet && self.cursors.is_empty() { Next::Wait(self.time_to_tick()) } else { Next::Round }
     }
 
@@ -176,6 +182,12 @@ impl Engine {
                 state.request_target = state.request_target.max(target);
                 self.waiting.insert(stream);
             }
+            Command::Finish { stream, target } => {
+                let Some(state) = self.streams.get_mut(&stream) else { return };
+                state.finish_target = Some(target);
+                self.waiting.insert(stream);
+            }
+            Command::Report(request) => self.report(request),
             Command::Drained(stream) => self.unblock(stream),
             Command::Dropped(stream) => self.drop_stream(stream),
         }
@@ -191,6 +203,7 @@ impl Engine {
             request_target: 0,
             tick: None,
             tick_due: false,
+            finish_target: None,
         };
         self.streams.insert(stream.number, state);
     }

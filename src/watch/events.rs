@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Event,
+    Event, EventBatch,
     history::History,
     inbox::record_bytes,
     matcher::{Group, Matcher},
@@ -17,7 +17,7 @@ use crate::mvcc::{ChangeSet, MvccError, Record};
 /// Events for one delivery: whole revisions, shared by all who get the same.
 #[derive(Clone, Debug)]
 pub(super) struct Batch {
-    pub(super) events: Arc<[Arc<Event>]>,
+    pub(super) events: Arc<EventBatch>,
     /// What they cost in memory, in bytes, as if nobody else held them.
     pub(super) bytes: usize,
     pub(super) first_revision: i64,
@@ -41,7 +41,7 @@ impl EventList {
         let events = &self.events[at..];
         let (first, last) = (events.first()?, events.last()?);
         let batch = self.batches.entry(at).or_insert_with(|| Batch {
-            events: events.into(),
+            events: Arc::new(EventBatch::new(events.to_vec())),
             bytes: events.iter().map(|event| event_bytes(event)).sum(),
             first_revision: first.record.revision.main,
             last_revision: last.record.revision.main,

@@ -1,10 +1,14 @@
 //! What comes to the hub's thread: change sets from apply, commands from streams. Never makes a sender wait.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{WatchSpec, stream::Stream};
+use super::{WatchSpec, report::ReportRequest, stream::Stream};
 use crate::mvcc::ChangeSet;
 
 /// Change sets the hub may be behind apply before they are dropped and re-read from the store's history.
@@ -37,6 +41,13 @@ pub(super) enum Command {
         stream: u64,
         target: i64,
     },
+    /// Is to end once everything up to `target` is delivered.
+    Finish {
+        stream: u64,
+        target: i64,
+    },
+    /// Somebody wants to know how all streams stand.
+    Report(ReportRequest),
     /// The stream has room again.
     Drained(u64),
     Dropped(u64),
@@ -49,13 +60,15 @@ pub(super) struct Taken {
     /// Change sets up to this revision were dropped (0: none).
     pub(super) dropped_through: i64,
     pub(super) changes: Vec<ChangeSet>,
+    /// When the oldest of them was handed over.
+    pub(super) handed_over: Option<Instant>,
     pub(super) closed: bool,
 }
 
 #[derive(Debug, Default)]
 struct Content {
     commands: Vec<Command>,
-    changes: VecDeque<ChangeSet>,
+    changes: VecDeque<(ChangeSet, Instant)>,
     changes_bytes: usize,
     dropped_through: i64,
     poked: bool,
@@ -83,14 +96,14 @@ impl Inbox {
             return;
         }
         if content.changes_bytes + bytes > self.bytes_max
-            && let Some(last) = content.changes.back().map(|set| set.revision)
+            && let Some(last) = content.changes.back().map(|(set, _)| set.revision)
         {
             content.dropped_through = last;
             content.changes.clear();
             content.changes_bytes = 0;
         }
         content.changes_bytes += bytes;
-        content.changes.push_back(changes);
+        content.changes.push_back((changes, Instant::now()));
         self.arrived.notify_one();
     }
 
@@ -127,11 +140,12 @@ impl Inbox {
             commands: std::mem::take(&mut content.commands),
             dropped_through: std::mem::take(&mut content.dropped_through),
             changes: Vec::new(),
+            handed_over: content.changes.front().map(|(_, at)| *at),
             closed: content.closed,
         };
         let mut bytes = 0;
         while taken.changes.is_empty() || (taken.changes.len() < revisions_max && bytes < bytes_max) {
-            let Some(changes) = content.changes.pop_front() else { break };
+            let Some((changes, _)) = content.changes.pop_front() else { break };
             let size = changes_bytes(&changes);
             content.changes_bytes -= size;
             bytes += size;

@@ -18,35 +18,42 @@ mod inbox;
 mod intervals;
 mod matcher;
 mod progress;
+mod report;
 mod stream;
 #[cfg(test)]
 mod tests;
 
 use std::{
+    net::SocketAddr,
+    ops::Deref,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use thiserror::Error;
 
-pub use self::stream::WatchStream;
 use self::{
     engine::Engine,
     history::History,
     inbox::{Command, INBOX_BYTES_MAX, Inbox},
-    stream::Stream,
+    report::ReportRequest,
+    stream::{Gauges, Stream},
+};
+pub use self::{
+    report::{HubReport, StreamReport},
+    stream::WatchStream,
 };
 use crate::{
     clock::Clock,
     metrics::Metrics,
     mvcc::{ChangeSet, KeyRange, Record, Store},
-    proto::mvccpb,
+    proto::{etcdserverpb::ResponseHeader, mvccpb},
 };
 
 /// Limits and times of the hub.
@@ -111,6 +118,50 @@ pub struct Event {
     pub encoded: OnceLock<Bytes>,
 }
 
+/// Events that all who need the same get in one piece. `encoded` is a slot like an event's, for the whole of them.
+#[derive(Debug, Default)]
+pub struct EventBatch {
+    /// In revision order, and within a revision in order of change.
+    pub events: Vec<Arc<Event>>,
+    /// The transport's, for the header and watch that came first, which many streams have in common.
+    pub encoded: OnceLock<EncodedBatch>,
+}
+
+/// A whole response as it was made first, and what it holds beside the events.
+#[derive(Debug)]
+pub struct EncodedBatch {
+    /// Whose header.
+    pub header: ResponseHeader,
+    /// Whose watch.
+    pub watch_id: i64,
+    /// The response.
+    pub bytes: Bytes,
+}
+
+impl EventBatch {
+    /// A batch of its own.
+    pub fn new(events: Vec<Arc<Event>>) -> EventBatch {
+        EventBatch { events, encoded: OnceLock::new() }
+    }
+}
+
+impl Deref for EventBatch {
+    type Target = [Arc<Event>];
+
+    fn deref(&self) -> &[Arc<Event>] {
+        &self.events
+    }
+}
+
+/// Whose stream it is, as reports tell it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamClient {
+    /// Where it connects from; `None`: from inside the member.
+    pub peer: Option<SocketAddr>,
+    /// The user, if users have names here.
+    pub user: Box<str>,
+}
+
 /// What a stream delivers, in order.
 #[derive(Clone, Debug)]
 pub enum Delivery {
@@ -127,8 +178,10 @@ pub enum Delivery {
         watch_id: i64,
         /// The header's: at least that of the newest event.
         revision: i64,
-        /// In revision order, and within a revision in order of change.
-        events: Arc<[Arc<Event>]>,
+        /// What happened.
+        events: Arc<EventBatch>,
+        /// When the oldest of it was applied; `None` if it was read from history.
+        applied_at: Option<Instant>,
         /// The watcher allows splitting.
         fragment: bool,
     },
@@ -189,9 +242,9 @@ impl Shared {
         self.serial_next.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn open_stream(self: &Arc<Self>) -> WatchStream {
-        let pending_events = self.metrics.pending_events_total.clone();
-        let stream = Arc::new(Stream::new(self.serial(), self.options.stream_bytes_max, pending_events));
+    fn open_stream(self: &Arc<Self>, client: StreamClient) -> WatchStream {
+        let gauges = Gauges::of(&self.metrics);
+        let stream = Arc::new(Stream::new(self.serial(), client, self.options.stream_bytes_max, gauges));
         if !self.inbox.push_command(Command::Open(stream.clone())) {
             stream.end();
         }
@@ -247,8 +300,14 @@ impl Hub {
     }
 
     /// A stream without watches.
-    pub fn open_stream(&self) -> WatchStream {
-        self.owner.shared.open_stream()
+    pub fn open_stream(&self, client: StreamClient) -> WatchStream {
+        self.owner.shared.open_stream(client)
+    }
+
+    /// Asks how all streams stand: those that lag most, at most `streams_max` of them. `reply` is called on the thread,
+    /// and must not wait; it is dropped without a call once the hub is closed.
+    pub fn report(&self, streams_max: usize, reply: impl FnOnce(HubReport) + Send + 'static) {
+        self.owner.shared.inbox.push_command(Command::Report(ReportRequest::new(streams_max, reply)));
     }
 
     /// Makes the thread look at the clock now (it does so by itself when the system's clock says that something is due).

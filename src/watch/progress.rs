@@ -1,4 +1,5 @@
-//! Telling clients how far they are: by the clock for those that asked to be told, and on request.
+//! Telling clients how far they are: by the clock for those that asked to be told, and on request; and ending streams
+//! that have come as far as they were to.
 //!
 //! Both say the distributed revision, and only while it is not below what the stream has already said: under it lies
 //! everything a synced watcher has been given, in stream order.
@@ -82,6 +83,10 @@ impl Engine {
         {
             state.requests -= 1;
         }
-        state.tick_due || state.requests > 0
+        if state.requests == 0 && state.unsynced == 0 && state.finish_target.is_some_and(|target| through >= target) {
+            state.finish_target = None;
+            self.wakes.extend(state.stream.end());
+        }
+        state.tick_due || state.requests > 0 || state.finish_target.is_some()
     }
 }

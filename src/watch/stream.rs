@@ -7,12 +7,14 @@ use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Instant,
 };
 
 use parking_lot::Mutex;
 use prometheus::IntGauge;
 
-use super::{CreateError, Delivery, Shared, WatchSpec, events::Batch, inbox::Command};
+use super::{CreateError, Delivery, Shared, StreamClient, WatchSpec, events::Batch, inbox::Command};
+use crate::metrics::Metrics;
 
 /// What a delivery without events costs in the budget.
 const CONTROL_DELIVERY_BYTES: usize = 128;
@@ -24,9 +26,36 @@ const IDLE_CAPACITY_DELIVERIES: usize = 8;
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) number: u64,
+    pub(super) client: StreamClient,
+    pub(super) opened_at: Instant,
     bytes_max: usize,
-    pending_events: IntGauge,
+    gauges: Gauges,
     queue: Mutex<Queue>,
+}
+
+/// What all queues together hold.
+#[derive(Debug)]
+pub(super) struct Gauges {
+    pending_events: IntGauge,
+    buffered_bytes: IntGauge,
+}
+
+impl Gauges {
+    pub(super) fn of(metrics: &Metrics) -> Gauges {
+        Gauges {
+            pending_events: metrics.pending_events_total.clone(),
+            buffered_bytes: metrics.watch_buffered_bytes.clone(),
+        }
+    }
+}
+
+/// What waits in a queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queued {
+    pub(super) deliveries: usize,
+    pub(super) bytes: usize,
+    /// The first revision of the first events that wait.
+    pub(super) first_revision: Option<i64>,
 }
 
 #[derive(Debug, Default)]
@@ -72,17 +101,27 @@ impl Queue {
 }
 
 impl Stream {
-    pub(super) fn new(number: u64, bytes_max: usize, pending_events: IntGauge) -> Stream {
-        Stream { number, bytes_max, pending_events, queue: Mutex::default() }
+    pub(super) fn new(number: u64, client: StreamClient, bytes_max: usize, gauges: Gauges) -> Stream {
+        Stream { number, client, opened_at: Instant::now(), bytes_max, gauges, queue: Mutex::default() }
+    }
+
+    /// What waits for the client.
+    pub(super) fn queued(&self) -> Queued {
+        let queue = self.queue.lock();
+        let first_revision = queue.deliveries.iter().find_map(|(delivery, _)| match delivery {
+            Delivery::Events { events, .. } => events.first().map(|event| event.record.revision.main),
+            _ => None,
+        });
+        Queued { deliveries: queue.deliveries.len(), bytes: queue.bytes, first_revision }
     }
 
     /// Queues events unless they exceed the budget; then the stream sends [`Command::Drained`] once there is room.
     pub(super) fn push_events(
         &self,
-        watch_id: i64,
-        fragment: bool,
+        (watch_id, fragment): (i64, bool),
         header: i64,
         batch: &Batch,
+        applied_at: Option<Instant>,
         wakes: &mut Vec<Waker>,
     ) -> bool {
         let mut queue = self.queue.lock();
@@ -92,8 +131,10 @@ impl Stream {
         if !queue.dropped && !queue.ended {
             let revision = queue.header(header);
             let events = batch.events.clone();
-            self.pending_events.add(count(events.len()));
-            wakes.extend(queue.push(Delivery::Events { watch_id, revision, events, fragment }, batch.bytes));
+            self.gauges.pending_events.add(count(events.len()));
+            self.gauges.buffered_bytes.add(count(batch.bytes));
+            let delivery = Delivery::Events { watch_id, revision, events, applied_at, fragment };
+            wakes.extend(queue.push(delivery, batch.bytes));
         }
         true
     }
@@ -213,6 +254,13 @@ impl WatchStream {
         self.shared.inbox.push_command(Command::Progress { stream: self.stream.number, target });
     }
 
+    /// Asks for the stream's end as soon as everything that is in the store now is delivered to all watchers here, and every
+    /// progress request answered.
+    pub fn finish(&self) {
+        let target = (self.shared.history.revision)();
+        self.shared.inbox.push_command(Command::Finish { stream: self.stream.number, target });
+    }
+
     /// Deliveries that are queued and not polled. Requests are answered whether their answers are read or not: who takes
     /// requests from a client should take no more while this is high.
     pub fn pending_deliveries(&self) -> usize {
@@ -242,7 +290,9 @@ impl WatchStream {
         }
         drop(queue);
         if let Delivery::Events { events, .. } = &delivery {
-            self.stream.pending_events.sub(count(events.len()));
+            self.stream.gauges.pending_events.sub(count(events.len()));
+            self.stream.gauges.buffered_bytes.sub(count(bytes));
+            self.shared.metrics.watch_events_delivered.inc_by(events.len() as u64);
         }
         Poll::Ready(Some(delivery))
     }
@@ -258,11 +308,12 @@ impl Drop for WatchStream {
         self.shared.inbox.push_command(Command::Dropped(self.stream.number));
         drop(queue);
         drop(waker);
-        let events = deliveries.iter().map(|(delivery, _)| match delivery {
-            Delivery::Events { events, .. } => count(events.len()),
-            _ => 0,
-        });
-        self.stream.pending_events.sub(events.sum());
+        for (delivery, bytes) in &deliveries {
+            if let Delivery::Events { events, .. } = delivery {
+                self.stream.gauges.pending_events.sub(count(events.len()));
+                self.stream.gauges.buffered_bytes.sub(count(*bytes));
+            }
+        }
         self.shared.metrics.watcher_total.sub(count(ids.len()));
         self.shared.metrics.watch_stream_total.dec();
     }

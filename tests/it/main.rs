@@ -13,3 +13,4 @@ mod space;
 mod startup;
 mod support;
 mod tls;
+mod watches;

@@ -89,7 +89,7 @@ fn retentions() {
 
 #[test]
 fn errors_name_the_flag_and_what_is_allowed() {
-    let table: [(&[&str], &str); 25] = [
+    let table: [(&[&str], &str); 29] = [
         (&["--nospace-low-water-percent", "100"], "--nospace-low-water-percent: 100 is not between 1 and 99"),
         (
             &["--listen-client-urls", "https://127.0.0.1:1"],
@@ -120,6 +120,10 @@ fn errors_name_the_flag_and_what_is_allowed() {
         (&["--max-txn-ops", "0"], "--max-txn-ops: 0 is not between 1 and 1000000"),
         (&["--max-request-bytes", "1"], "--max-request-bytes: 1 is not between 1024 and 268435456"),
         (&["--snapshot-count", "0"], "--snapshot-count: 0 is not between 1 and"),
+        (&["--client-ping-interval", "1ms"], "--client-ping-interval: 1ms is less than 100ms"),
+        (&["--client-stall-timeout", "0"], "--client-stall-timeout: 0ns is less than 1s"),
+        (&["--client-stall-timeout", "5s"], "--client-stall-timeout: 5s is less than --client-ping-interval 30s"),
+        (&["--experimental-watch-progress-notify-interval", "50ms"], "--watch-progress-notify-interval: 50ms is less"),
         (&["--watch-progress-notify-interval", "50ms"], "--watch-progress-notify-interval: 50ms is less than 100ms"),
     ];
     for (args, expected) in table {
@@ -153,6 +157,8 @@ fn how_clients_are_met() {
         "--cors=http://a, https://b:8",
         "--host-whitelist=c,::1",
         "--enable-grpc-gateway=false",
+        "--client-ping-interval=10s",
+        "--client-stall-timeout=20s",
     ]);
     let only = |entries: [&str; 2]| Allowed::Only(entries.map(str::to_owned).into());
     let expected = Transport {
@@ -165,6 +171,8 @@ fn how_clients_are_met() {
         cors: only(["http://a", "https://b:8"]),
         hosts: only(["c", "::1"]),
         gateway: false,
+        ping_interval: Duration::from_secs(10),
+        stall_timeout: Duration::from_secs(20),
     };
     assert_eq!(config.expect("it fits together").transport, expected);
     for flag in ["--cors=", "--cors=http://a,*", "--host-whitelist=", "--client-cert-auth=false"] {

@@ -1,5 +1,7 @@
 //! How clients are met: TLS, origins, names. What does not fit together is refused here, before anything is opened.
 
+use std::time::Duration;
+
 use crate::config::{Allowed, ListenUrl, TlsFiles, TlsVersion, Transport};
 
 use super::{FlagError, wrong};
@@ -7,6 +9,8 @@ use crate::cli::flags::{ServeFlags, TlsMinVersion};
 
 /// Most origins or names of one flag.
 const ALLOWED_MAX: usize = 1024;
+const PING_INTERVAL_MIN: Duration = Duration::from_millis(100);
+const STALL_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
 /// Checks what the flags say of clients, for the listeners that are asked for.
 pub(super) fn transport(flags: &ServeFlags, listeners: &[ListenUrl]) -> Result<Transport, FlagError> {
@@ -23,7 +27,29 @@ pub(super) fn transport(flags: &ServeFlags, listeners: &[ListenUrl]) -> Result<T
         cors: allowed("cors", &flags.cors, check_origin)?,
         hosts: allowed("host-whitelist", &flags.host_whitelist, check_host)?,
         gateway: flags.enable_grpc_gateway,
+        ping_interval: ping_interval(flags)?,
+        stall_timeout: stall_timeout(flags)?,
     })
+}
+
+fn ping_interval(flags: &ServeFlags) -> Result<Duration, FlagError> {
+    match flags.client_ping_interval {
+        short if short < PING_INTERVAL_MIN => {
+            wrong("client-ping-interval", format!("{short:?} is less than {PING_INTERVAL_MIN:?}"))
+        }
+        interval => Ok(interval),
+    }
+}
+
+fn stall_timeout(flags: &ServeFlags) -> Result<Duration, FlagError> {
+    let (timeout, interval) = (flags.client_stall_timeout, flags.client_ping_interval);
+    if timeout < STALL_TIMEOUT_MIN {
+        return wrong("client-stall-timeout", format!("{timeout:?} is less than {STALL_TIMEOUT_MIN:?}"));
+    }
+    if timeout < interval {
+        return wrong("client-stall-timeout", format!("{timeout:?} is less than --client-ping-interval {interval:?}"));
+    }
+    Ok(timeout)
 }
 
 fn tls_files(flags: &ServeFlags) -> Result<Option<TlsFiles>, FlagError> {

@@ -93,3 +93,28 @@ async fn fifty_clients_authenticate_at_once_and_each_gets_a_token_of_its_own() {
     }
     member.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watchers_are_listed_for_root_alone() {
+    let member = with_authentication().await;
+    let headers = format!("Authorization: {}\r\n", token_of(&member, r#"{"name":"root","password":"sesame"}"#).await);
+    let ann = r#"{"name":"ann","password":"secret"}"#;
+    let answer = member.connect().await.request("POST", "/v3/auth/user/add", &headers, ann).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let answer = member.get("/debug/watchers").await;
+    assert!(answer.body.contains("etcdserver: user name is empty"), "{answer:?}");
+    for (user, status) in
+        [(r#"{"name":"ann","password":"secret"}"#, 403), (r#"{"name":"root","password":"sesame"}"#, 200)]
+    {
+        let headers = format!("Authorization: {}\r\n", token_of(&member, user).await);
+        let answer = member.connect().await.request("GET", "/debug/watchers", &headers, "").await;
+        assert_eq!(answer.status, status, "{user}: {answer:?}");
+    }
+    member.stop().await;
+}
+
+async fn token_of(member: &Member, user: &str) -> String {
+    let answer = member.post("/v3/auth/authenticate", user).await;
+    let answer: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    answer["token"].as_str().unwrap().to_owned()
+}

@@ -8,6 +8,7 @@ use super::*;
 use crate::{
     mvcc::{Record, Revision},
     proto::mvccpb,
+    watch::Event,
 };
 
 fn key_value(key: &str, value_bytes: usize, revision: i64) -> mvccpb::KeyValue {

@@ -6,6 +6,7 @@ mod model;
 mod order;
 mod progress;
 mod real_store;
+mod report;
 mod rig;
 mod slow;
 mod threads;

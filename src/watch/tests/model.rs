@@ -137,7 +137,7 @@ fn take(world: &World, client: &mut Client) -> Result<bool, TestCaseError> {
             let from = if spec.start_revision == 0 { revision + 1 } else { spec.start_revision };
             client.watches.insert(id, Seen { spec, from, got: Vec::new(), canceled: None, cancel_asked: false });
         }
-        Delivery::Events { watch_id, revision, events, fragment } => {
+        Delivery::Events { watch_id, revision, events, fragment, .. } => {
             let seen = client.watches.get_mut(&watch_id).unwrap();
             prop_assert_eq!(seen.canceled, None, "nothing comes after Canceled");
             prop_assert_eq!(fragment, seen.spec.fragment);

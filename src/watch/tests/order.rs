@@ -40,7 +40,7 @@ fn a_watch_that_reaches_the_hub_late_misses_nothing() {
     let stream = rig.open();
     stream.create(spec(single("a"), 0)).unwrap();
     // The change is distributed before the hub hears of the watch.
-    rig.engine.distribute(vec![rig.world.commit(&[("a", Some("1"))]).unwrap()]);
+    rig.engine.distribute(vec![rig.world.commit(&[("a", Some("1"))]).unwrap()], None);
     rig.settle();
     rig.put("a", "2");
     rig.settle();

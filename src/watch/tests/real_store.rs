@@ -11,7 +11,7 @@ use crate::{
     disk::RealDisk,
     metrics::Metrics,
     mvcc::{ChangeSet, KeyRange, LogPosition, Store, StoreOptions},
-    watch::{Delivery, Hub, HubOptions, WatchSpec, WatchStream},
+    watch::{Delivery, Hub, HubOptions, StreamClient, WatchSpec, WatchStream},
 };
 
 fn open(path: &Path) -> (Store, Hub) {
@@ -67,7 +67,7 @@ fn history_comes_from_the_file_after_a_restart_and_goes_on_live() {
     store.close().unwrap();
 
     let (store, hub) = open(&path);
-    let stream = hub.open_stream();
+    let stream = hub.open_stream(StreamClient::default());
     stream.create(WatchSpec { prev_kv: true, ..rig::spec(rig::single("a"), 1) }).unwrap();
     hub.notify(write(&store, "a", Some("new")));
     let mut expected = vec!["2+a=0".to_string()];
@@ -86,7 +86,7 @@ fn a_watch_below_the_compaction_is_canceled_and_one_at_it_is_whole() {
         hub.notify(write(&store, "a", Some(&n.to_string())));
     }
     store.compact(15, None).unwrap();
-    let stream = hub.open_stream();
+    let stream = hub.open_stream(StreamClient::default());
     stream.create(WatchSpec { prev_kv: true, ..rig::spec(everything(), 14) }).unwrap();
     assert_eq!(show(&wait_next(&stream).unwrap()), "0@21 created");
     assert_eq!(show(&wait_next(&stream).unwrap()), "0@21 canceled compact=15");
@@ -104,7 +104,7 @@ fn watchers_beside_a_writer_get_every_revision_once_and_in_order() {
     let readers: Vec<_> = [0, 1, 200, 0]
         .into_iter()
         .map(|start_revision| {
-            let stream = hub.open_stream();
+            let stream = hub.open_stream(StreamClient::default());
             stream.create(rig::spec(everything(), start_revision)).unwrap();
             thread::spawn(move || (start_revision.max(2), read_through(&stream, REVISIONS)))
         })
@@ -117,7 +117,7 @@ fn watchers_beside_a_writer_get_every_revision_once_and_in_order() {
         assert_eq!(got, (first..=REVISIONS).map(|revision| format!("{revision}+k=v")).collect::<Vec<_>>());
     }
     // One that comes when all is over replays it from the file.
-    let stream = hub.open_stream();
+    let stream = hub.open_stream(StreamClient::default());
     stream.create(rig::spec(everything(), 2)).unwrap();
     assert_eq!(read_through(&stream, REVISIONS).len(), 399);
 }

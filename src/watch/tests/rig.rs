@@ -19,7 +19,7 @@ use crate::{
     mvcc::{ChangeSet, KeyRange, MvccError, Record, Revision},
     proto::mvccpb::KeyValue,
     watch::{
-        Delivery, Event, HubOptions, Shared, WatchSpec, WatchStream,
+        Delivery, Event, HubOptions, Shared, StreamClient, WatchSpec, WatchStream,
         engine::{Engine, Next},
         history::History,
         inbox::INBOX_BYTES_MAX,
@@ -147,7 +147,7 @@ impl Rig {
     }
 
     pub(super) fn open(&self) -> WatchStream {
-        self.shared.open_stream()
+        self.shared.open_stream(StreamClient::default())
     }
 
     /// Makes changes visible and hands them over.

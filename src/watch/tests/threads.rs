@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::rig::*;
-use crate::watch::{Delivery, Hub, HubOptions, Shared, WatchSpec, WatchStream, inbox::INBOX_BYTES_MAX};
+use crate::watch::{Delivery, Hub, HubOptions, Shared, StreamClient, WatchSpec, WatchStream, inbox::INBOX_BYTES_MAX};
 
 struct Unpark(Thread);
 
@@ -41,7 +41,7 @@ fn watchers_on_threads_get_every_revision_once_and_in_order() {
     let readers: Vec<_> = [0, 1, 100, 0, 1]
         .into_iter()
         .map(|start_revision| {
-            let stream = hub.open_stream();
+            let stream = hub.open_stream(StreamClient::default());
             stream.create(spec(everything(), start_revision)).unwrap();
             thread::spawn(move || {
                 let mut expected = start_revision.max(2);
@@ -68,7 +68,7 @@ fn watchers_on_threads_get_every_revision_once_and_in_order() {
 fn a_poke_makes_the_thread_look_at_the_clock() {
     let rig = Rig::new();
     let hub = start(&rig, options());
-    let stream = hub.open_stream();
+    let stream = hub.open_stream(StreamClient::default());
     stream.create(WatchSpec { progress_notify: true, ..spec(everything(), 0) }).unwrap();
     // The answer says that the watch is registered and its tick set.
     stream.request_progress();
@@ -83,7 +83,7 @@ fn a_poke_makes_the_thread_look_at_the_clock() {
 fn close_wakes_those_who_wait() {
     let rig = Rig::new();
     let hub = start(&rig, options());
-    let stream = hub.open_stream();
+    let stream = hub.open_stream(StreamClient::default());
     let reader = thread::spawn(move || wait_next(&stream).is_none());
     hub.close();
     hub.close();
@@ -94,7 +94,7 @@ fn close_wakes_those_who_wait() {
 fn the_last_handle_takes_the_thread_with_it() {
     let rig = Rig::new();
     let hub = start(&rig, options());
-    let stream = hub.clone().open_stream();
+    let stream = hub.clone().open_stream(StreamClient::default());
     drop(hub);
     assert!(wait_next(&stream).is_none());
 }

@@ -1,0 +1,119 @@
+//! One live watcher, alone and beside many that replay history from its first revision.
+
+use std::{
+    sync::{Arc, atomic::AtomicUsize},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Options, Target,
+    fleet::{Fleet, Plan},
+    puts::{self, Pace, Puts},
+    quantile,
+    server::Running,
+    start_fresh,
+};
+
+const HISTORY_PREFIX: &str = "history/";
+const LIVE_PREFIX: &str = "live/";
+const VALUE_BYTES: usize = 192;
+/// Connections that write the history.
+const FILL_CONNECTIONS: usize = 64;
+const FILL_MAX: Duration = Duration::from_secs(3600);
+/// Longest time for all replays.
+const REPLAY_MAX: Duration = Duration::from_secs(600);
+const ARRIVAL_MAX: Duration = Duration::from_secs(60);
+
+struct Figures {
+    alone: Vec<u32>,
+    beside: Vec<u32>,
+    replay: Duration,
+    missing: u64,
+    disorder: u64,
+}
+
+pub(crate) fn run(options: &Options, targets: &[Target]) {
+    println!(
+        "a live watcher at {:.0} puts a second, alone and beside {} replays of {} revisions",
+        options.live_rate, options.replays, options.revisions
+    );
+    println!(
+        "           alone: p50 ms   p99 ms   beside: p50 ms   p99 ms   times   replays: s  events/s  missing  disorder"
+    );
+    for target in targets {
+        let figures = measure(options, target);
+        let (alone, beside) = (quantile(&figures.alone, 0.99), quantile(&figures.beside, 0.99));
+        println!(
+            "  {:<8} {:>13.2} {:>8.2} {:>16.2} {:>8.2} {:>7.2} {:>12.1} {:>9.0} {:>8} {:>9}",
+            target.name,
+            quantile(&figures.alone, 0.5),
+            alone,
+            quantile(&figures.beside, 0.5),
+            beside,
+            beside / alone,
+            figures.replay.as_secs_f64(),
+            (options.replays * options.revisions) as f64 / figures.replay.as_secs_f64(),
+            figures.missing,
+            figures.disorder
+        );
+    }
+}
+
+fn measure(options: &Options, target: &Target) -> Figures {
+    let server = start_fresh(options, target, "replays");
+    let value_bytes = options.value_bytes.unwrap_or(VALUE_BYTES);
+    let history = Puts::new(HISTORY_PREFIX, options.revisions, value_bytes);
+    puts::start(server.address, &history, Pace::Free, FILL_CONNECTIONS, FILL_MAX).join().unwrap();
+
+    let (alone, _) = live(options, &server, || thread::sleep(options.duration));
+    let (mut replay, mut missing, mut disorder) = (Duration::ZERO, 0, 0);
+    let (beside, _) = live(options, &server, || {
+        let reading = CancellationToken::new();
+        reading.cancel();
+        let plan = Plan {
+            watchers: options.replays,
+            prefix: HISTORY_PREFIX,
+            start_revision: 1,
+            measured: None,
+            permits: None,
+            reading,
+        };
+        let begun = Instant::now();
+        let fleet = Fleet::launch(server.address, &plan);
+        let all = (options.replays * options.revisions) as u64;
+        fleet.wait_events(all, REPLAY_MAX);
+        replay = begun.elapsed();
+        missing = all.saturating_sub(fleet.events());
+        disorder = fleet.stop().1;
+    });
+    server.stop();
+    Figures { alone, beside, replay, missing, disorder }
+}
+
+/// Latencies of a live watcher while something else goes on.
+fn live(options: &Options, server: &Running, meanwhile: impl FnOnce()) -> (Vec<u32>, u64) {
+    let limit = REPLAY_MAX + options.duration;
+    let puts = Puts::new(LIVE_PREFIX, (options.live_rate * limit.as_secs_f64()) as usize, VALUE_BYTES);
+    let reading = CancellationToken::new();
+    reading.cancel();
+    let fleet = Fleet::launch(
+        server.address,
+        &Plan {
+            watchers: 1,
+            prefix: LIVE_PREFIX,
+            start_revision: 0,
+            measured: Some((Arc::clone(&puts), Arc::new(AtomicUsize::new(0)))),
+            permits: None,
+            reading,
+        },
+    );
+    let putting = puts::start(server.address, &puts, Pace::Rate(options.live_rate), options.connections, limit);
+    meanwhile();
+    puts.end();
+    putting.join().unwrap();
+    assert!(fleet.wait_events(puts.count() as u64, ARRIVAL_MAX), "the live watcher missed events");
+    fleet.stop()
+}
