@@ -169,19 +169,15 @@ impl Reclaim {
             })?;
         }
         self.round_moved += pages_moved;
-        let progress = match (changes.is_empty(), may_wait, is_stuck) {
-            (true, true, _) => ReclaimProgress::Held,
-            (true, false, true) => {
-                // There is no free page below the target: what is left above it has to stay.
-                self.end_walk();
-                ReclaimProgress::More
-            }
-            _ => ReclaimProgress::More,
-        };
-        if progress == ReclaimProgress::More && self.place != Place::End {
+        if !changes.is_empty() || !is_stuck {
             self.advance(tree.bucket, next);
+        } else if may_wait {
+            return Ok(ReclaimStep::new(ReclaimProgress::Held));
+        } else {
+            // There is no free page below the target: what is left above it has to stay.
+            self.end_walk();
         }
-        Ok(ReclaimStep { progress, pages_moved, bytes_given_back: 0 })
+        Ok(ReclaimStep { progress: ReclaimProgress::More, pages_moved, bytes_given_back: 0 })
     }
 
     /// The tree the walk is in; the next one if it is between two.

@@ -22,6 +22,8 @@ const HELD_PAUSE: Duration = Duration::from_millis(10);
 const HELD_MAX: Duration = Duration::from_secs(2);
 /// Rest between two runs of the background.
 const REST: Duration = Duration::from_secs(30);
+/// What comes to it if the last one failed.
+const REST_AFTER_ERROR: Duration = Duration::from_secs(600);
 /// Time without a commit after which the unused end of the file is cut off, and its least size.
 const IDLE_MIN: Duration = Duration::from_secs(10);
 const IDLE_END_BYTES_MIN: u64 = 1 << 20;
@@ -132,8 +134,9 @@ impl Reclaimer {
             Ok(ReclaimProgress::More) => return Ok(()),
             Ok(ReclaimProgress::Held) if run.may_wait() => return Ok(()),
             Ok(_) => Ok(shared.backend.durable()),
-            Err(error @ (BoltError::NoRoom { .. } | BoltError::Full { .. })) => Err(MvccError::from(error)),
-            Err(error) => return Err(error.into()),
+            Err(error @ (BoltError::Io { .. } | BoltError::Poisoned { .. })) => return Err(error.into()),
+            // No room, or a page that makes no sense: the step was undone.
+            Err(error) => Err(MvccError::from(error)),
         };
         self.end(shared, db, &told);
         Ok(())
@@ -177,7 +180,10 @@ impl Reclaimer {
                 tracing::warn!(?why, before_bytes, after_bytes, pages_moved, ?took, "open reads keep unused room");
             }
             Ok(_) => tracing::info!(?why, before_bytes, after_bytes, pages_moved, ?took, "unused room was given back"),
-            Err(error) => tracing::warn!(?why, %error, "unused room could not be given back"),
+            Err(error) => {
+                self.rested_at += REST_AFTER_ERROR;
+                tracing::warn!(?why, %error, "unused room could not be given back");
+            }
         }
         if why == Why::Asked {
             shared.metrics.defrag_inflight.set(0);
