@@ -12,6 +12,8 @@ use crate::bolt::{BoltError, Db, Reclaim, ReclaimLimits, ReclaimProgress};
 
 /// How much is left free, in percent of what is in use, when somebody asked.
 const ASKED_KEPT_PERCENT: u64 = 1;
+/// Leaves written for one that is saved, when nobody asked.
+const BACKGROUND_JOINED_PER_SAVED_MAX: usize = 8;
 /// Pause after a step, in times of what the step took: when somebody waits, and when nobody does.
 const ASKED_PAUSE_FACTOR: u32 = 1;
 const BACKGROUND_PAUSE_FACTOR: u32 = 9;
@@ -115,7 +117,9 @@ impl Reclaimer {
         let size = db.size_bytes();
         let free = size.saturating_sub(db.size_in_use_bytes());
         if free > free_bytes && u128::from(free) * 100 > u128::from(size) * u128::from(free_percent) {
-            self.begin(Why::FreeShare, Reclaim::new(limits(free_percent / 2)), db);
+            let joined_per_saved_max = BACKGROUND_JOINED_PER_SAVED_MAX;
+            let limits = ReclaimLimits { joined_per_saved_max, ..limits(free_percent / 2) };
+            self.begin(Why::FreeShare, Reclaim::new(limits), db);
         }
     }
 
