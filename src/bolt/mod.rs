@@ -190,7 +190,8 @@ impl Db {
     }
 
     /// One step of giving room back: a small write transaction, or a cut of the file's end; see [`Reclaim`]. It waits for
-    /// no reader. An error other than [`BoltError::NoRoom`] and [`BoltError::Full`] is as that of a commit.
+    /// no reader. After [`BoltError::Io`] every later write is refused, as after a commit; after any other error the step
+    /// has left no trace.
     pub fn reclaim_step(&self, reclaim: &mut Reclaim) -> Result<ReclaimStep, BoltError> {
         reclaim.step(self)
     }

@@ -34,6 +34,8 @@ pub struct ReclaimLimits {
     pub kept_free_percent: u64,
     /// How full joined leaves are made, 0.1 to 1.0.
     pub fill: f64,
+    /// Leaves written for one that joining saves, at most: the smaller, the less is written and the more stays sparse.
+    pub joined_per_saved_max: usize,
     /// Pages one step moves, not counting those above them; at least one is moved, whatever its size.
     pub step_pages_max: u64,
     /// The same in bytes.
@@ -49,6 +51,7 @@ impl Default for ReclaimLimits {
         ReclaimLimits {
             kept_free_percent: 1,
             fill: 0.9,
+            joined_per_saved_max: 24,
             step_pages_max: 256,
             step_bytes_max: 1 << 20,
             step_visits_max: 2_048,
@@ -153,7 +156,7 @@ impl Reclaim {
             return Ok(ReclaimStep::new(ReclaimProgress::More));
         };
         let aim = match self.phase {
-            Phase::Join => Aim::Join { fill: self.limits.fill },
+            Phase::Join => Aim::Join { fill: self.limits.fill, joined_per_saved_max: self.limits.joined_per_saved_max },
             Phase::MoveRuns => Aim::MoveRuns { target },
             Phase::Move | Phase::Cut => Aim::Move { target: target.saturating_sub(self.homeless) },
         };
@@ -169,19 +172,15 @@ impl Reclaim {
             })?;
         }
         self.round_moved += pages_moved;
-        let progress = match (changes.is_empty(), may_wait, is_stuck) {
-            (true, true, _) => ReclaimProgress::Held,
-            (true, false, true) => {
-                // There is no free page below the target: what is left above it has to stay.
-                self.end_walk();
-                ReclaimProgress::More
-            }
-            _ => ReclaimProgress::More,
-        };
-        if progress == ReclaimProgress::More && self.place != Place::End {
+        if !changes.is_empty() || !is_stuck {
             self.advance(tree.bucket, next);
+        } else if may_wait {
+            return Ok(ReclaimStep::new(ReclaimProgress::Held));
+        } else {
+            // There is no free page below the target: what is left above it has to stay.
+            self.end_walk();
         }
-        Ok(ReclaimStep { progress, pages_moved, bytes_given_back: 0 })
+        Ok(ReclaimStep { progress: ReclaimProgress::More, pages_moved, bytes_given_back: 0 })
     }
 
     /// The tree the walk is in; the next one if it is between two.

@@ -12,6 +12,8 @@ use crate::bolt::{BoltError, Db, Reclaim, ReclaimLimits, ReclaimProgress};
 
 /// How much is left free, in percent of what is in use, when somebody asked.
 const ASKED_KEPT_PERCENT: u64 = 1;
+/// Leaves written for one that is saved, when nobody asked.
+const BACKGROUND_JOINED_PER_SAVED_MAX: usize = 8;
 /// Pause after a step, in times of what the step took: when somebody waits, and when nobody does.
 const ASKED_PAUSE_FACTOR: u32 = 1;
 const BACKGROUND_PAUSE_FACTOR: u32 = 9;
@@ -22,6 +24,8 @@ const HELD_PAUSE: Duration = Duration::from_millis(10);
 const HELD_MAX: Duration = Duration::from_secs(2);
 /// Rest between two runs of the background.
 const REST: Duration = Duration::from_secs(30);
+/// What comes to it if the last one failed.
+const REST_AFTER_ERROR: Duration = Duration::from_secs(600);
 /// Time without a commit after which the unused end of the file is cut off, and its least size.
 const IDLE_MIN: Duration = Duration::from_secs(10);
 const IDLE_END_BYTES_MIN: u64 = 1 << 20;
@@ -113,7 +117,9 @@ impl Reclaimer {
         let size = db.size_bytes();
         let free = size.saturating_sub(db.size_in_use_bytes());
         if free > free_bytes && u128::from(free) * 100 > u128::from(size) * u128::from(free_percent) {
-            self.begin(Why::FreeShare, Reclaim::new(limits(free_percent / 2)), db);
+            let joined_per_saved_max = BACKGROUND_JOINED_PER_SAVED_MAX;
+            let limits = ReclaimLimits { joined_per_saved_max, ..limits(free_percent / 2) };
+            self.begin(Why::FreeShare, Reclaim::new(limits), db);
         }
     }
 
@@ -132,8 +138,9 @@ impl Reclaimer {
             Ok(ReclaimProgress::More) => return Ok(()),
             Ok(ReclaimProgress::Held) if run.may_wait() => return Ok(()),
             Ok(_) => Ok(shared.backend.durable()),
-            Err(error @ (BoltError::NoRoom { .. } | BoltError::Full { .. })) => Err(MvccError::from(error)),
-            Err(error) => return Err(error.into()),
+            Err(error @ (BoltError::Io { .. } | BoltError::Poisoned { .. })) => return Err(error.into()),
+            // No room, or a page that makes no sense: the step was undone.
+            Err(error) => Err(MvccError::from(error)),
         };
         self.end(shared, db, &told);
         Ok(())
@@ -177,7 +184,10 @@ impl Reclaimer {
                 tracing::warn!(?why, before_bytes, after_bytes, pages_moved, ?took, "open reads keep unused room");
             }
             Ok(_) => tracing::info!(?why, before_bytes, after_bytes, pages_moved, ?took, "unused room was given back"),
-            Err(error) => tracing::warn!(?why, %error, "unused room could not be given back"),
+            Err(error) => {
+                self.rested_at += REST_AFTER_ERROR;
+                tracing::warn!(?why, %error, "unused room could not be given back");
+            }
         }
         if why == Why::Asked {
             shared.metrics.defrag_inflight.set(0);

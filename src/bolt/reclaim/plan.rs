@@ -16,8 +16,8 @@ use super::ReclaimLimits;
 const OVERFLOW_PAGES_LIKELY_MAX: u64 = 1_024;
 /// Neighbouring leaves that are joined at once.
 const JOINED_LEAVES_MAX: usize = 64;
-/// Leaves written for one that is saved, at most.
-const WRITTEN_PER_SAVED_MAX: usize = 8;
+/// A leaf filled but for this share of a page is no beginning of something sparse.
+const SPARSE_DIVISOR: usize = 8;
 /// Steps look at this many pages at least: they come past as many on their way down.
 const VISITS_MIN: u64 = 4 * DEPTH_LEVELS_MAX as u64;
 
@@ -25,7 +25,7 @@ const VISITS_MIN: u64 = 4 * DEPTH_LEVELS_MAX as u64;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Aim {
     /// Neighbouring leaves that fit into fewer when filled up to a share.
-    Join { fill: f64 },
+    Join { fill: f64, joined_per_saved_max: usize },
     /// Leaves of several pages that reach beyond page `target`.
     MoveRuns { target: u64 },
     /// Everything that does.
@@ -98,13 +98,16 @@ impl<'db> Walk<'_, 'db> {
         if !page.is_leaf {
             self.branch(&page, 0, from)?;
         }
-        match &self.plan.next {
+        let Some(next) = &mut self.plan.next else { return Ok(()) };
+        if &**next <= from {
             // A tree that leads in circles would be walked through for ever.
-            Some(next) if &**next < from || (&**next == from && self.plan.pages == 0 && !self.plan.is_stuck) => {
-                Err(page.damaged("the tree below it is out of order"))
+            if self.plan.pages == 0 && !self.plan.is_stuck {
+                return Err(page.damaged("the tree below it is out of order"));
             }
-            _ => Ok(()),
+            // The first leaf's range begins before, if others have joined it with its neighbour meanwhile.
+            *next = from.to_vec();
         }
+        Ok(())
     }
 
     /// Looks at what is below a branch at `level`.
@@ -116,7 +119,9 @@ impl<'db> Walk<'_, 'db> {
         // The children of a branch are all of one kind.
         if self.visit(page.child(start))?.is_leaf {
             return match self.aim {
-                Aim::Join { fill } => self.join_leaves(page, level, start, fill),
+                Aim::Join { fill, joined_per_saved_max } => {
+                    self.join_leaves(page, level, start, (fill, joined_per_saved_max))
+                }
                 Aim::MoveRuns { target } | Aim::Move { target } => self.move_leaves(page, level, start, target),
             };
         }
@@ -192,14 +197,20 @@ impl<'db> Walk<'_, 'db> {
         }
     }
 
-    fn join_leaves(&mut self, page: &Page<'db>, level: usize, start: usize, fill: f64) -> Result<GoOn, BoltError> {
+    fn join_leaves(
+        &mut self,
+        page: &Page<'db>,
+        level: usize,
+        start: usize,
+        how: (f64, usize),
+    ) -> Result<GoOn, BoltError> {
         let mut index = start;
         while index < page.count() {
             let key = page.branch_key(index)?;
             if self.is_full() {
                 return Ok(self.stop(key));
             }
-            let group = self.group(page, index, fill)?;
+            let group = self.group(page, index, how)?;
             if group.is_sparse {
                 self.plan.pages += group.leaves as u64;
                 self.plan.changes.push(Change::Join { key, level, count: group.leaves });
@@ -210,7 +221,12 @@ impl<'db> Walk<'_, 'db> {
     }
 
     /// The leaves from `start` on that should be joined; if these should not, some that should not.
-    fn group(&mut self, page: &Page<'db>, start: usize, fill: f64) -> Result<Group, BoltError> {
+    fn group(
+        &mut self,
+        page: &Page<'db>,
+        start: usize,
+        (fill, joined_per_saved_max): (f64, usize),
+    ) -> Result<Group, BoltError> {
         // The cast is of a number between nothing and a page.
         let full_bytes = (f64::from(self.pages.page_bytes) * fill.clamp(0.1, 1.0)) as usize;
         let mut packing = Packing::new(full_bytes);
@@ -227,12 +243,12 @@ impl<'db> Walk<'_, 'db> {
                 packing.add(ELEMENT_BYTES + leaf.leaf(element)?.pair.len());
             }
             let saved = seen - packing.pages.min(seen);
-            if saved > 0 && saved * WRITTEN_PER_SAVED_MAX >= seen {
+            if saved > 0 && saved * joined_per_saved_max >= seen {
                 sparse = seen;
             }
-            // A full leaf is no part of it, and it ends where it would become too long for what it saves.
-            let is_full = packing.bytes - bytes_before > full_bytes - full_bytes / WRITTEN_PER_SAVED_MAX;
-            if is_full || (sparse > 0 && seen - sparse >= WRITTEN_PER_SAVED_MAX) {
+            // A full leaf is no beginning, and what is joined ends where it would become too long for what it saves.
+            let is_full = packing.bytes - bytes_before > full_bytes - full_bytes / SPARSE_DIVISOR;
+            if (is_full && seen == 1) || (sparse > 0 && seen - sparse >= joined_per_saved_max) {
                 break;
             }
         }
