@@ -243,6 +243,13 @@ pub(super) mod tests {
                 "etcdserver: the continue token was not made for this request: range, order, filters and revision must \
                  be those of the first page",
             ),
+            (
+                ApiError::DiskFull("db".into()),
+                14,
+                503,
+                "etcdserver: the disk is full: db; until there is room, writes that grow are refused: make room on the \
+                 disk, or delete keys and compact",
+            ),
             (ApiError::NoSpace, 8, 429, "etcdserver: mvcc: database space exceeded"),
             (ApiError::LeaseNotFound, 5, 404, "etcdserver: requested lease not found"),
             (ApiError::LeaseExists, 9, 400, "etcdserver: lease already exists"),
