@@ -3,7 +3,7 @@
 # there already, where a release build with unwinding would be one more of everything.
 source "$(dirname "$0")/../lib.sh"
 
-args=(--revgate "$REVGATE" --rounds 1 --seconds 1 --connections 8 --restart-keys 2000)
+args=(--revgate "$REVGATE" --rounds 1 --seconds 1 --connections 8 --restart-keys 2000 --compact-revisions 2000)
 if etcd=$(.ci/fetch-etcd); then
     args+=(--etcd "$etcd")
 else

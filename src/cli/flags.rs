@@ -240,7 +240,8 @@ pub(super) struct ServeFlags {
     #[arg(long, env = "REVGATE_AUTO_COMPACTION_RETENTION", value_name = "RETENTION", default_value = "0")]
     pub(super) auto_compaction_retention: String,
 
-    /// Revisions one step of a compaction looks at; 0 means 1000.
+    /// Revisions a compaction looks at between two looks at the clock; ten times as many, or 10 ms, are one step. 0 means
+    /// 1000.
     #[arg(long, env = "REVGATE_COMPACTION_BATCH_LIMIT", value_name = "REVISIONS", default_value_t = 0)]
     pub(super) compaction_batch_limit: usize,
 

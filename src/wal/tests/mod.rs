@@ -4,6 +4,7 @@
 
 mod gate;
 mod model;
+mod room;
 mod tails;
 
 use std::sync::mpsc;
