@@ -174,7 +174,7 @@ pub struct Config {
     pub connections_max: usize,
     /// Compaction of the history without being asked.
     pub auto_compaction: AutoCompaction,
-    /// Revisions one step of a physical compaction looks at.
+    /// Revisions a physical compaction looks at between two looks at the clock.
     pub compaction_batch_limit: usize,
     /// Pause between two such steps.
     pub compaction_sleep_interval: Duration,

@@ -4,7 +4,7 @@
 source "$(dirname "$0")/../lib.sh"
 
 targets=(--revgate "$REVGATE")
-args=(--rounds 1 --seconds 1 --connections 8 --restart-keys 2000)
+args=(--rounds 1 --seconds 1 --connections 8 --restart-keys 2000 --compact-revisions 2000)
 if etcd=$(.ci/fetch-etcd); then
     targets+=(--etcd "$etcd")
 else

@@ -426,9 +426,11 @@ impl Worker {
     /// One bounded step of the compaction that is first in line.
     fn compact(&mut self) -> Result<(), MvccError> {
         let Some(job) = self.compactions.front_mut() else { return Ok(()) };
+        let started = Instant::now();
         let pause = match job.step(&self.shared, &self.db) {
             Ok(Step::Again) => Duration::ZERO,
-            Ok(Step::Pause) => self.shared.options.compaction_sleep,
+            // As long as it took at least: never more than half of a processor, or of the disk's syncs.
+            Ok(Step::Pause) => self.shared.options.compaction_sleep.max(started.elapsed()),
             Ok(Step::Wait) => READS_LOOK_INTERVAL,
             Ok(Step::Finished) => {
                 let position = self.shared.backend.durable();

@@ -29,7 +29,7 @@ const KEYS_PER_LOOK: usize = 32;
 const LOCKED_LOOKUPS_MAX: usize = 256;
 /// Longest time a step walks through the file and deletes, before it commits: what a flush may have to wait for, beside
 /// the commit.
-const STEP_MAX: Duration = Duration::from_millis(10);
+const STEP_MAX: Duration = Duration::from_millis(5);
 /// Most batches of revisions one step looks at.
 const STEP_BATCHES_MAX: usize = 10;
 

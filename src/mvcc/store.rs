@@ -31,7 +31,7 @@ pub struct StoreOptions {
     pub commit_interval: Duration,
     /// Applied operations after which the file is written at once (10,000).
     pub commit_ops_max: usize,
-    /// Revisions one step of a physical compaction looks at (1,000).
+    /// Revisions a physical compaction looks at between two looks at the clock (1,000).
     pub compaction_batch_revisions: usize,
     /// Pause between two such steps (10 ms).
     pub compaction_sleep: Duration,

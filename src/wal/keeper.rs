@@ -23,8 +23,8 @@ use crate::disk::{Disk, File};
 
 /// How many removals may wait before the log's thread does.
 const REMOVALS_WAITING_MAX: usize = 16;
-/// After which preparing a segment is tried again where there was no room.
-const NO_ROOM_RETRY: Duration = Duration::from_millis(100);
+/// After which preparing a segment is tried again where there was no room. Each try takes all there is for a moment.
+const NO_ROOM_RETRY: Duration = Duration::from_millis(500);
 
 /// A file of zeros for the next segment.
 #[derive(Debug)]

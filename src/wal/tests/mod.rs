@@ -5,6 +5,7 @@
 mod crash;
 mod gate;
 mod model;
+mod room;
 mod tails;
 
 use std::sync::mpsc;
