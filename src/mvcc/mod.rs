@@ -38,7 +38,7 @@ pub use key_value::{ChangeSet, KeyValueRef, Record};
 pub use offline::{Biggest, Bump, FileStatus, KeyAudit, KeySize, PrefixSize, Reborn, file_status, rebirth};
 pub use query::{RangeQuery, SortOrder, SortTarget};
 pub use read::RangeCursor;
-pub use restore::{Restored, STORAGE_VERSION};
+pub use restore::{Restored, STORAGE_VERSION, misnamed_bucket};
 pub use revision::{KeyRange, REVISION_BYTES, Revision, TOMBSTONE_BYTES};
 pub use store::{Callback, Store, StoreOptions};
 pub use write::{DeleteOutcome, KeyMeta, PutOutcome, WriteTxn};

@@ -13,7 +13,8 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
 use super::{
-    BucketWrite, ChangeSet, KeyRange, KeysHash, LogPosition, MvccError, RangeCursor, RangeQuery, Restored, WriteTxn,
+    BucketWrite, ChangeSet, KeyRange, KeysHash, LogPosition, MvccError, RangeCursor, RangeQuery, Restored, Revision,
+    WriteTxn,
     backend::{Backend, Stop, Worker},
     compaction::{self, Job},
     hash, history, restore,
@@ -204,6 +205,10 @@ impl Store {
         let mut cursor = bucket.cursor();
         let mut pair = cursor.first()?;
         while let Some((key, value)) = pair {
+            if cursor.is_bucket() {
+                let what = format!("{} is a bucket inside a bucket", key.escape_ascii());
+                return Err(MvccError::damaged(Revision::default(), what).in_page(cursor.page()));
+            }
             pairs.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)));
             pair = cursor.next()?;
         }

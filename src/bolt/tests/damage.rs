@@ -78,7 +78,7 @@ fn a_tree_that_leads_in_circles_is_an_error_not_an_endless_walk() {
     let child = |index: usize| branch + 16 + 16 * index + 8;
     let own = (branch as u64 / 4096).to_le_bytes();
     let first: [u8; 8] = good[child(0)..child(0) + 8].try_into().unwrap();
-    for (twisted, what) in [(first, "out of order"), (own, "levels deep")] {
+    for (twisted, what) in [(first, "the branch above says"), (own, "levels deep")] {
         let mut bad = good.clone();
         bad[child(1)..child(1) + 8].copy_from_slice(&twisted);
         bad[child(0)..child(0) + 8].copy_from_slice(if what == "levels deep" { &own } else { &first });

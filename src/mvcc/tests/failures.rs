@@ -157,5 +157,5 @@ fn a_damaged_record_is_named_on_opening() {
     tx.put(buckets::KEY, &Revision { main: 7, sub: 1 }.encode(), b"\x0a\x05k").unwrap();
     tx.commit().unwrap();
     let error = Store::open(db, options(), &Metrics::new()).unwrap_err();
-    assert_eq!(error.to_string(), "damaged record at revision 7.1: a field is cut short");
+    assert_eq!(error.to_string(), "damaged record at revision 7.1: a field is cut short (page 2)");
 }
