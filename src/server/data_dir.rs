@@ -62,11 +62,13 @@ impl DataDir {
 
 /// An empty member must not take the place of one that was to be restored.
 fn refuse_unfinished(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    match disk.exists(&path.join(UNFINISHED_MEMBER_DIR)) {
-        // Whether it can be made one is for those who make it.
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(()),
-        exists if !exists? || disk.exists(&path.join(MEMBER_DIR))? => return Ok(()),
-        _ => {}
+    let is_unfinished = match disk.exists(&path.join(UNFINISHED_MEMBER_DIR)) {
+        // Whether it can be made a directory is for those who make it.
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => false,
+        exists => exists? && !disk.exists(&path.join(MEMBER_DIR))?,
+    };
+    if !is_unfinished {
+        return Ok(());
     }
     let what =
         "a restore into it was begun and not finished; empty the directory and run revgate snapshot restore again";
