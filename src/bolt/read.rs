@@ -106,14 +106,19 @@ pub(super) fn bucket_header<'tx>(
     if value.len() < BUCKET_HEADER_BYTES {
         return Err(pages.damaged(home, format!("bucket {:?} has a cut header", text(element.key()))));
     }
+    let wrong = |what: &str| pages.damaged(home, format!("bucket {:?} {what}", text(element.key())));
     let root = match page::u64_at(value, 0) {
         0 => {
             let inline = Page::decode(pages.path, home, &value[BUCKET_HEADER_BYTES..])?;
             if !inline.is_leaf {
-                return Err(inline.damaged(format!("inline bucket {:?} is not a leaf", text(element.key()))));
+                return Err(wrong("lies in its parent's page, but is not a leaf"));
+            }
+            if inline.used_bytes() != (value.len() - BUCKET_HEADER_BYTES) as u64 {
+                return Err(wrong("lies in its parent's page, but is longer or shorter than what it holds"));
             }
             Root::Inline(inline)
         }
+        _ if value.len() > BUCKET_HEADER_BYTES => return Err(wrong("has a page of its own, and lies in its parent's")),
         id => Root::Page(id),
     };
     Ok(BucketHeader { root, sequence: page::u64_at(value, 8) })

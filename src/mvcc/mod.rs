@@ -43,7 +43,7 @@ pub use offline::{Biggest, Bump, FileStatus, KeyAudit, KeySize, PrefixSize, Rebo
 pub use query::{RangeQuery, SortOrder, SortTarget};
 pub use read::RangeCursor;
 pub use reclaim::ReclaimOptions;
-pub use restore::{Restored, STORAGE_VERSION};
+pub use restore::{Restored, STORAGE_VERSION, misnamed_bucket};
 pub use revision::{KeyRange, REVISION_BYTES, Revision, TOMBSTONE_BYTES};
 pub use store::{Callback, Store, StoreOptions};
 pub use write::{DeleteOutcome, KeyMeta, PutOutcome, WriteTxn};

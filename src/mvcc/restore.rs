@@ -54,6 +54,9 @@ pub(super) struct Contents {
 /// Creates what buckets are missing, and marks the file with the version of its form.
 pub(super) fn prepare(db: &bolt::Db) -> Result<(), MvccError> {
     let tx = db.read()?;
+    if let Some((page, what)) = misnamed_bucket(&tx)? {
+        return Err(MvccError::damaged(Revision::default(), what).in_page(Some(page)));
+    }
     let version = meta(&tx, buckets::STORAGE_VERSION)?.map(|text| String::from_utf8_lossy(text).into_owned());
     if let Some(found) = version.as_ref().filter(|found| is_too_new(found)) {
         return Err(MvccError::TooNew { found: found.clone() });
@@ -73,6 +76,31 @@ pub(super) fn prepare(db: &bolt::Db) -> Result<(), MvccError> {
     tx.put(buckets::META, buckets::STORAGE_VERSION, STORAGE_VERSION.as_bytes())?;
     tx.commit()?;
     Ok(())
+}
+
+/// What of the list of buckets cannot be, and the page it lies in: something that is no bucket, or a bucket that nobody
+/// knows where one that everybody knows is missing: creating that one anew would hide that its name was damaged.
+pub fn misnamed_bucket(tx: &bolt::ReadTx) -> Result<Option<(u64, String)>, MvccError> {
+    let (mut found, mut stranger) = (Vec::new(), None);
+    let mut cursor = tx.root().cursor();
+    let mut name = cursor.first()?;
+    while let Some((bucket, _)) = name {
+        let page = cursor.page().unwrap_or_default();
+        let shown = bucket.escape_ascii();
+        if !cursor.is_bucket() {
+            return Ok(Some((page, format!("{shown} lies among the buckets, but is none"))));
+        }
+        if buckets::ALL.contains(&bucket) {
+            found.push(bucket);
+        } else {
+            stranger = Some((page, format!("bucket {shown} is unknown")));
+        }
+        name = cursor.next()?;
+    }
+    let missing = buckets::ALL.into_iter().find(|bucket| !found.contains(bucket));
+    Ok(missing
+        .zip(stranger)
+        .map(|(missing, (page, what))| (page, format!("{what}, and bucket {} is missing", missing.escape_ascii()))))
 }
 
 /// Whether a version's major and minor number are above ours. What cannot be read is taken for old.
@@ -196,6 +224,9 @@ fn scan_part(tx: &bolt::ReadTx, part: Range<i64>, progress: &Progress) -> Result
         let (revision, tombstone) = decoded.ok_or_else(|| MvccError::misnamed(name).in_page(cursor.page()))?;
         if revision.main >= part.end {
             break;
+        }
+        if cursor.is_bucket() {
+            return Err(MvccError::damaged(revision, "is a bucket").in_page(cursor.page()));
         }
         run.push(decode(revision, tombstone, encoded).map_err(|error| error.in_page(cursor.page()))?);
         if run.len() % RECORDS_PER_COUNT == 0 {

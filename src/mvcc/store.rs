@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{
     BucketWrite, ChangeSet, KeysHash, LogPosition, MvccError, RangeCursor, RangeQuery, ReclaimOptions, Restored,
-    WriteTxn,
+    Revision, WriteTxn,
     backend::{Backend, Stop, Worker},
     compaction::{self, Job},
     hash, history, restore,
@@ -222,6 +222,10 @@ impl Store {
         let mut cursor = bucket.cursor();
         let mut pair = cursor.first()?;
         while let Some((key, value)) = pair {
+            if cursor.is_bucket() {
+                let what = format!("{} is a bucket inside a bucket", key.escape_ascii());
+                return Err(MvccError::damaged(Revision::default(), what).in_page(cursor.page()));
+            }
             pairs.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)));
             pair = cursor.next()?;
         }

@@ -62,7 +62,11 @@ impl DataDir {
 
 /// An empty member must not take the place of one that was to be restored.
 fn refuse_unfinished(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    let is_unfinished = disk.exists(&path.join(UNFINISHED_MEMBER_DIR))? && !disk.exists(&path.join(MEMBER_DIR))?;
+    let is_unfinished = match disk.exists(&path.join(UNFINISHED_MEMBER_DIR)) {
+        // Whether it can be made a directory is for those who make it.
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => false,
+        exists => exists? && !disk.exists(&path.join(MEMBER_DIR))?,
+    };
     if !is_unfinished {
         return Ok(());
     }

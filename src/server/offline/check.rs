@@ -9,7 +9,7 @@ use crate::{
     bolt::{Damage, DamagedPlace, PlacedPair},
     disk::Disk,
     lease, members,
-    mvcc::{KeyAudit, buckets},
+    mvcc::{self, KeyAudit, buckets},
 };
 
 /// Findings that are told one by one; those after them are counted.
@@ -82,6 +82,10 @@ pub(super) fn check_source(source: &Source) -> Result<Checked, OfflineError> {
         checked.note(Finding { page: Some(damage.page), what: damage.what, place: damage.place });
     };
     source.tx.check_file(&mut on_pair, &mut on_damage)?;
+    // A list of buckets that cannot be read is among the damaged pages already.
+    if let Ok(Some((page, what))) = mvcc::misnamed_bucket(&source.tx) {
+        records.note(Finding { page: Some(page), what, place: None });
+    }
     if let Err(what) = keys.finish() {
         records.note(Finding { page: None, what, place: None });
     }

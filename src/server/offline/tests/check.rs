@@ -146,6 +146,20 @@ fn records_that_make_no_history_are_found() {
 }
 
 #[test]
+fn a_bucket_whose_name_was_damaged_is_not_replaced_by_an_empty_one() {
+    let dir = place();
+    let path = sample(dir.path(), true);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(5).position(|window| window == b"lease").unwrap();
+    bytes[at + 3] ^= 2;
+    std::fs::write(&path, &bytes).unwrap();
+    let checked = check_file(&disk(), &path).unwrap();
+    assert_eq!(checked.findings[0].page, Some(at as u64 / 4096));
+    let error = open(&path).unwrap_err();
+    assert!(error.contains("bucket leaqe is unknown, and bucket lease is missing (page "), "{error}");
+}
+
+#[test]
 fn inspect_adds_up() {
     let dir = place();
     let path = sample(dir.path(), true);

@@ -3,8 +3,10 @@
 //!
 //! The format has no checksums. What a pair's own bytes are, its key and its value, the structure cannot know: a flip
 //! there may be read. It shows in the hashes (`snapshot status`, hashkv), and in `check` where a record makes no sense
-//! any more. A flip anywhere else must not change what is read, with one exception that the format knows: where the
-//! newest meta page cannot be believed, the commit before it is read, and `check` says so.
+//! any more. The same holds for the lengths of a page's last element, which no neighbour contradicts: where its record
+//! still makes sense, only the hashes tell. A flip anywhere else must not change what is read, with two exceptions: where
+//! the newest meta page cannot be believed, the format has the commit before it read, and a bucket's root page can become
+//! another page of the same bucket, which nothing but a walk over all pages finds. `check` names the page in both cases.
 //!
 //! `REVGATE_BITFLIPS` says how many bits; `REVGATE_BITFLIPS_SEED` which.
 
@@ -91,8 +93,10 @@ struct Sample {
     /// What the commit before the last one reads like.
     before: Option<Reading>,
     hash: u32,
-    /// Which bytes are those of a key or a value.
+    /// Which bytes are those of a key or a value, or of the lengths of a page's last ones.
     is_pair: Vec<bool>,
+    /// Which bytes name the root page of a bucket.
+    is_root: Vec<bool>,
 }
 
 impl Sample {
@@ -103,6 +107,7 @@ impl Sample {
         assert_eq!(checked.findings, []);
         let hash = snapshot_status(&disk(), &path).unwrap().file.hash;
         let is_pair = pair_bytes(&path, &bytes);
+        let is_root = root_bytes(&path, &bytes);
         let reading = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
             read_all(&path).map(|(_, reading)| reading)
@@ -112,7 +117,7 @@ impl Sample {
         let mut without = bytes.clone();
         without[newest + 16] ^= 1;
         let before = reading(&without).ok();
-        Sample { name, bytes, truth, before, hash, is_pair }
+        Sample { name, bytes, truth, before, hash, is_pair, is_root }
     }
 
     /// A bit: any one, or every other time one of the structure.
@@ -153,6 +158,10 @@ impl Sample {
                 );
                 ("the commit before", Some(store))
             }
+            Ok((store, _)) if self.is_root[at] => {
+                assert!(named, "{what}: another page of the bucket is taken for its root, and check does not see it");
+                ("another root, seen by check", Some(store))
+            }
             Ok((store, _)) => {
                 assert!(self.is_pair[at], "{what}: something else is read, without an error");
                 let is_seen = named || status.as_ref().map_or(true, |status| status.file.hash != self.hash);
@@ -184,10 +193,31 @@ fn pair_bytes(path: &Path, bytes: &[u8]) -> Vec<bool> {
         let from = *reached.entry(pair.page).or_insert(pair.page as usize * PAGE_BYTES + 16);
         let found = bytes[from..].windows(wanted.len()).position(|window| window == wanted).unwrap() + from;
         is_pair[found..found + wanted.len()].fill(true);
+        let page = pair.page as usize * PAGE_BYTES;
+        let count = u16::from_le_bytes(bytes[page + 10..page + 12].try_into().unwrap()) as usize;
+        let last = page + 16 + 16 * (count - 1);
+        is_pair[last + 8..last + 16].fill(true);
         reached.insert(pair.page, found + wanted.len());
     };
     tx.check_file(&mut on_pair, &mut |damage| panic!("{damage}")).unwrap();
     is_pair
+}
+
+/// Finds the values of buckets that have a page of their own, behind their names in the root page.
+fn root_bytes(path: &Path, bytes: &[u8]) -> Vec<bool> {
+    let mut is_root = vec![false; bytes.len()];
+    let tx = Db::open_read_only(&disk(), path).unwrap();
+    let mut cursor = tx.root().cursor();
+    let mut pair = cursor.first().unwrap();
+    let mut reached = cursor.page().unwrap() as usize * PAGE_BYTES + 16 + 16 * 10;
+    while let Some((name, _)) = pair {
+        let found = bytes[reached..].windows(name.len()).position(|window| window == name).unwrap() + reached;
+        reached = found + name.len();
+        let value = u64::from_le_bytes(bytes[reached..reached + 8].try_into().unwrap());
+        is_root[reached..reached + 8].fill(value != 0);
+        pair = cursor.next().unwrap();
+    }
+    is_root
 }
 
 fn number(name: &str) -> Option<u64> {
