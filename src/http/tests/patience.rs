@@ -124,26 +124,3 @@ async fn watchers_are_listed() {
     assert_eq!(member.get("/debug/watchers?limit=x").await.status, 400);
     member.stop().await;
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_leader_watches_end_that_require_one() {
-    let member = Member::start().await;
-    let body = r#"{"create_request":{"key":"Zm9v"}}"#;
-    let mut clients = Vec::new();
-    for header in ["", "Grpc-Metadata-Hasleader: true\r\n"] {
-        let mut client = member.connect().await;
-        let length = body.len();
-        let head = format!("POST /v3/watch HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n{header}\r\n{body}");
-        client.send(head.as_bytes()).await;
-        client.head().await;
-        assert!(client.chunk().await.unwrap().contains("created"));
-        clients.push(client);
-    }
-    // A library that has ended knows of no leader.
-    member.consensus.shutdown().await.unwrap();
-    let last = clients[1].chunk().await.unwrap();
-    assert!(last.contains(r#""message":"etcdserver: no leader""#), "{last}");
-    assert_eq!(clients[1].chunk().await, None);
-    assert_eq!(disconnects(&member, "no_leader"), 1);
-    assert_eq!(member.metrics.watch_stream_total.get(), 1, "the other goes on");
-}
