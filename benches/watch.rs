@@ -39,6 +39,9 @@ use self::{
     server::{Running, Target},
 };
 
+/// One of the measurements.
+type Mode = fn(&Options, &[Target]);
+
 fn main() {
     let options = match Options::parse(std::env::args().skip(1)) {
         Ok(Some(options)) => options,
@@ -60,7 +63,7 @@ fn main() {
     }
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
     println!("machine: {processors} processors shared by client and server; {files_max} files may be open\n");
-    let modes: [(usize, fn(&Options, &[Target])); 4] = [
+    let modes: [(usize, Mode); 4] = [
         (options.fan_out, fan_out::run),
         (options.idle, idle::run),
         (options.stalled, stalled::run),

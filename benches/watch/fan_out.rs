@@ -116,10 +116,10 @@ impl Moment {
 
 fn print_table(title: &str, targets: &[Target], figures: &[Figures]) {
     println!("{title}");
-    println!("           puts/s  deliveries/s   p50 ms   p99 ms p99.9 ms  processors: server  client");
+    println!("           puts/s  deliveries/s   p50 ms   p99 ms p99.9 ms  processors: server  client  us a delivery");
     for (target, figures) in targets.iter().zip(figures) {
         println!(
-            "  {:<8} {:>6.0} {:>13.0} {:>8.2} {:>8.2} {:>8.2} {:>19.2} {:>7.2}",
+            "  {:<8} {:>6.0} {:>13.0} {:>8.2} {:>8.2} {:>8.2} {:>19.2} {:>7.2} {:>14.2}",
             target.name,
             figures.puts_per_second,
             figures.deliveries_per_second,
@@ -127,7 +127,8 @@ fn print_table(title: &str, targets: &[Target], figures: &[Figures]) {
             figures.p99_millis,
             figures.p999_millis,
             figures.server_processors,
-            figures.client_processors
+            figures.client_processors,
+            figures.server_processors * 1e6 / figures.deliveries_per_second
         );
     }
     if let [ours, theirs] = figures {

@@ -114,9 +114,9 @@ async fn a_watch_that_requires_a_leader_ends_without_one() {
     client.send(head.as_bytes()).await;
     assert_eq!(status(&client.head().await), 200);
     assert!(client.chunk().await.unwrap().contains("\"created\":true"));
+    let began = tokio::time::Instant::now();
     member.consensus.shutdown().await.unwrap();
     tokio::time::pause();
-    let began = tokio::time::Instant::now();
     let last = client.chunk().await.unwrap();
     assert!(last.contains(r#""grpc_code":14"#) && last.contains("etcdserver: no leader"), "{last}");
     assert!(began.elapsed() >= Duration::from_secs(3), "three election timeouts: {:?}", began.elapsed());

@@ -155,3 +155,32 @@ fn replays_of_the_same_part_share_their_reads_and_their_events() {
     assert_eq!(lists.len(), 2);
     assert!(std::sync::Arc::ptr_eq(&lists[0], &lists[1]));
 }
+
+/// Live events wait for one bounded step at most, whatever is being replayed.
+#[test]
+fn a_thousand_replays_do_not_hold_live_events_up() {
+    let limits = HubOptions { catch_up_revisions_max: 10, ..options() };
+    let mut rig = Rig::with(limits, 1 << 20);
+    for _ in 0..200 {
+        rig.put("old", "v");
+    }
+    rig.settle();
+    let (busy, live) = (rig.open(), rig.open());
+    for _ in 0..1000 {
+        busy.create(spec(single("old"), 2)).unwrap();
+    }
+    live.create(spec(single("new"), 0)).unwrap();
+    rig.engine.round();
+    assert_eq!(drain(&live), ["0@201 created"]);
+    for revision in 202..212 {
+        rig.put("new", "v");
+        rig.engine.round();
+        assert_eq!(drain(&live), [format!("0@{revision}: {revision}+new=v")]);
+        assert!(rig.metrics.slow_watcher_total.get() > 0, "replays still go on");
+    }
+    let mut told = 0;
+    while told < 200 * 1000 {
+        told += read_on(&mut rig, &busy).len();
+    }
+    assert_eq!((told, rig.metrics.slow_watcher_total.get()), (200_000, 0));
+}

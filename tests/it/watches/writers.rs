@@ -74,7 +74,7 @@ fn write(client: &mut Client, random: &mut fastrand::Rng) -> bool {
             ("/v3/kv/txn", json!({"success": [put, {"request_delete_range": {"key": other}}]}))
         }
     };
-    client.post(path, &body.to_string()).is_ok_and(|answer| answer.status == 200)
+    client.post(path, body.to_string()).is_ok_and(|answer| answer.status == 200)
 }
 
 /// Writes what every watch is told last: a put, then a delete for those that are told of no puts.
