@@ -32,7 +32,7 @@ fn a_data_dir_that_is_a_file_is_told_so() {
     let path = dir.path().join("data");
     std::fs::write(&path, "").expect("a file");
     let error = DataDir::open(&RealDisk, &path).expect_err("a file").to_string();
-    assert!(error.starts_with(&format!("cannot take up the data dir {}: ", path.display())), "{error}");
+    assert!(error.starts_with(&format!("cannot create the data dir {}: ", path.display())), "{error}");
 }
 
 #[test]
