@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# The Dockerfile's stages as plain commands: the build as it is written there, then its image's tree, entered as the image's
+# user, with nothing in it but the binary and the data directory. IMAGE_BINARY takes one that is built already.
+source "$(dirname "$0")/../lib.sh"
+
+readonly IMAGE_BYTES_MAX=30000000
+readonly TREE="$WORK/root"
+
+if [ "$(id -u)" -ne 0 ] || ! have curl curl || ! have python3 python3; then
+    skipped "image: not root, or no curl or Python is to be had here"
+    finish
+    exit
+fi
+
+# The Dockerfile's RUN, less what only a builder understands, with its output below WORK.
+build_stage() {
+    python3 - "$WORK/out" <<'PY' >"$WORK/build.sh"
+import re
+import sys
+run = re.search(r"^RUN (.*?[^\\])$", open("Dockerfile").read(), re.MULTILINE | re.DOTALL)[1]
+print("set -eu")
+print(re.sub(r"--mount=\S+ ", "", run).replace("\\\n", "").strip().replace("/out/", sys.argv[1] + "/"))
+PY
+    CARGO_TARGET_DIR="$PWD/target/ci/image" sh "$WORK/build.sh"
+}
+
+# The last stage's COPYs.
+image_stage() {
+    install -D -m 0755 "$WORK/out/bin/revgate" "$TREE/usr/local/bin/revgate" &&
+        cp -a "$WORK/out/data" "$TREE/data" && chown -R 65532:65532 "$TREE/data" && chmod 0755 "$WORK" "$TREE"
+}
+
+instruction() { sed -nE "s/^$1 //p" Dockerfile; }
+words() { python3 -c 'import json, sys; print(*json.loads(sys.argv[1]))' "$1"; }
+is_small() {
+    local bytes
+    bytes=$(du -s --apparent-size --block-size=1 "$TREE" | cut -f1)
+    echo "the image's tree has $bytes bytes"
+    [ "$bytes" -lt "$IMAGE_BYTES_MAX" ]
+}
+has_only_its_own() { [ "$(cd "$TREE" && find . -type f | grep -v '^./data/')" = ./usr/local/bin/revgate ]; }
+
+# What the image would run, as its user, with no environment; only the address is another.
+start_image() {
+    local command log="$WORK/server.log" tries
+    read -ra command <<<"$(words "$(instruction ENTRYPOINT)") $(words "$(instruction CMD)")"
+    command=("${command[@]/0.0.0.0:2379/127.0.0.1:0}")
+    env -i "$(command -v chroot)" --userspec="$(instruction USER)" "$TREE" "${command[@]}" >"$log" 2>&1 &
+    SERVER_PID=$!
+    for tries in $(seq 600); do
+        PORT=$(sed -nE 's|.*http://127\.0\.0\.1:([1-9][0-9]*).*|\1|p' "$log" | head -n 1)
+        if [ -n "$PORT" ] && curl -fsS "http://127.0.0.1:$PORT/readyz" >/dev/null 2>&1; then return 0; fi
+        kill -0 "$SERVER_PID" 2>/dev/null || break
+        sleep 0.1
+    done
+    cat "$log"
+    return 1
+}
+write_and_read() {
+    curl -fsS "http://127.0.0.1:$PORT/v3/kv/put" -d '{"key":"Zm9v","value":"YmFy"}' >/dev/null &&
+        curl -fsS "http://127.0.0.1:$PORT/v3/kv/range" -d '{"key":"Zm9v"}' | grep -q '"value":"YmFy"'
+}
+
+if [ -n "${IMAGE_BINARY:-}" ]; then
+    install -D "$IMAGE_BINARY" "$WORK/out/bin/revgate"
+    mkdir -m 0700 "$WORK/out/data"
+else
+    check "the build stage" build_stage
+fi
+check "the image's tree" image_stage
+check "the image is small" is_small
+check "nothing is in it but the binary and the data directory" has_only_its_own
+check "it starts as its user and becomes ready" start_image
+check "it writes and reads" write_and_read
+check "it ends well" stop_revgate
+check "it wrote into its data directory alone" has_only_its_own
+finish
