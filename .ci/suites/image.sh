@@ -74,4 +74,9 @@ check "it starts as its user and becomes ready" start_image
 check "it writes and reads" write_and_read
 check "it ends well" stop_revgate
 check "it wrote into its data directory alone" has_only_its_own
+# A volume as a cluster gives it: root's, and the group's to write, with what the file system put there.
+rm -rf "$TREE/data" && install -d -m 2775 -o root -g 65532 "$TREE/data" && install -d -m 0700 -o root "$TREE/data/lost+found"
+check "it starts on a volume that is its group's" start_image
+check "it writes and reads there" write_and_read
+check "it ends well there" stop_revgate
 finish

@@ -1,14 +1,16 @@
 """What the chart draws, run: members answer their probes, and the jobs' scripts do what they are for."""
 
 import json
+import re
 import shutil
 import subprocess
 import urllib.request
 
 import pytest
+import yaml
 
 from support import (
-    AUTH, BACKUP, FULLNAME, MUTUAL_TLS, PASSWORD, REVGATE, SECRET_TLS, Pod, containers, environment, expanded, find,
+    AUTH, BACKUP, CHART, FULLNAME, MUTUAL_TLS, NAMESPACE, PASSWORD, REVGATE, SECRET_TLS, Pod, containers, environment, expanded, find,
     make_certificates, merged, objects, pods, run_script, supports,
 )
 
@@ -20,6 +22,12 @@ MUTUAL_ON_ONE_PORT = merged(MUTUAL_TLS, {"metrics": {"ownPort": {"enabled": Fals
 def container(drawn, pod, name):
     (found,) = [each for each in containers(dict(pods(drawn))[pod]) if each["name"] == name]
     return found
+
+
+def ask(pod, path, body):
+    request = urllib.request.Request(f"http://127.0.0.1:{pod.ports['client']}{path}", json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
 
 
 @pytest.fixture
@@ -53,9 +61,7 @@ def test_a_member_comes_back_as_who_it_was(work):
     for _ in range(2):
         with Pod(work, drawn) as pod:
             pod.wait_until_ready()
-            request = urllib.request.Request(f"http://127.0.0.1:{pod.ports['client']}/v3/cluster/member/list", b"{}")
-            with urllib.request.urlopen(request, timeout=5) as answer:
-                members.append(json.load(answer)["members"])
+            members.append(ask(pod, "/v3/cluster/member/list", {})["members"])
             assert pod.stop() == 0
     assert members[0] == members[1]
     (member,) = members[0]
@@ -118,6 +124,30 @@ def test_backups_are_saved_checked_and_pruned(work):
         assert done.returncode == 0, done
     left = sorted(path.name for path in kept.iterdir())
     assert left == [f"{FULLNAME}-backup-29000002.db", f"{FULLNAME}-backup-29000003.db", "of-somebody-else.db"]
+
+
+def test_a_backup_is_restored_as_the_chart_s_readme_says(work):
+    drawn = objects(BACKUP)
+    readme = (CHART / "README.md").read_text()
+    (manifest,) = re.findall(r"<<'POD'\n(.*?)\nPOD\n", readme, re.DOTALL)
+    restore = yaml.safe_load(manifest)
+    (work / "backup").mkdir()
+    number, key = "29000001", {"key": "Zm9v"}
+    with Pod(work, drawn) as pod:
+        pod.wait_until_ready()
+        ask(pod, "/v3/kv/put", {**key, "value": "b2xk"})
+        save(drawn, pod, work, f"{FULLNAME}-backup-{number}")
+        ask(pod, "/v3/kv/put", {**key, "value": "bmV3"})
+        assert pod.stop() == 0
+    (step,), (swap,) = restore["spec"]["initContainers"], restore["spec"]["containers"]
+    places = [argument.replace("/backup/", f"{work}/backup/").replace("/data/", f"{work}/data/") for argument in step["args"]]
+    places = [argument.replace(".default.", f".{NAMESPACE}.") for argument in places]
+    subprocess.run([REVGATE, *places], check=True, timeout=60)
+    subprocess.run([*swap["command"], swap["args"][0].replace("/data/", f"{work}/data/")], check=True, timeout=60)
+    with Pod(work, drawn) as pod:
+        pod.wait_until_ready()
+        assert ask(pod, "/v3/kv/range", key)["kvs"][0]["value"] == "b2xk"
+        assert pod.stop() == 0
 
 
 def test_what_these_tests_need_is_here():
