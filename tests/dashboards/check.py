@@ -5,6 +5,8 @@ that every metric named anywhere is one a live server has.
     check.py rules                     every query of the dashboard as a recording rule, for promtool to parse
     check.py metrics FILE              names in FILE, a live /metrics, against dashboard, rules and etcd's mixin
     check.py mixin FILE                names of etcd's mixin that FILE lacks and is known to lack
+    check.py data PROMETHEUS SPAN      every query of the dashboard and every recorded name has data in a Prometheus, rates
+                                       being over SPAN
 
 Reads the rules with a parser of the little YAML that they use, so that nothing has to be installed.
 """
@@ -13,6 +15,8 @@ import json
 import pathlib
 import re
 import sys
+import urllib.parse
+import urllib.request
 
 GRAFANA = pathlib.Path(__file__).parents[2] / "grafana"
 
@@ -140,6 +144,21 @@ def check_metrics(path):
         yield metric in live or metric in MIXIN_ABSENT, f"{metric}, named by etcd's mixin: a live server has it"
 
 
+def ask(prometheus, query):
+    url = f"{prometheus}/api/v1/query?" + urllib.parse.urlencode({"query": query})
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)["data"]["result"]
+
+
+def check_data(prometheus, span):
+    queries = [*targets(), *((name, name) for kind, name, _, _ in rules() if kind == "record")]
+    for where, query in queries:
+        query = re.sub(r"\$(job|namespace|instance)\b", ".*", query.replace("$__rate_interval", span))
+        yield bool(ask(prometheus, query)), f"{where}: there is data for {query}"
+    firing = {series["metric"]["alertname"] for series in ask(prometheus, 'ALERTS{alertstate="firing"}')}
+    yield not firing, f"no alert fires on a server that is well: {sorted(firing)}"
+
+
 def say(checks):
     """Prints what is not so, and how much was looked at."""
     results = list(checks)
@@ -155,6 +174,8 @@ def main(task, *arguments):
         return say([*check_dashboard(), *check_rules()])
     if task == "metrics":
         return say(check_metrics(*arguments))
+    if task == "data":
+        return say(check_data(*arguments))
     if task == "mixin":
         live = pathlib.Path(arguments[0]).read_text()
         for metric, reason in MIXIN_ABSENT.items():
