@@ -129,8 +129,15 @@ pub(super) struct RangePieces {
 
 enum State {
     Idle(Box<RangeBody>),
-    Making(JoinHandle<Result<(Bytes, Encoder, Option<Box<RangeBody>>), ApiError>>),
+    Making(JoinHandle<Result<Made, ApiError>>),
     Done,
+}
+
+/// A piece, encoded, with what encodes and what makes the next one.
+struct Made {
+    piece: Bytes,
+    encoder: Encoder,
+    rest: Option<Box<RangeBody>>,
 }
 
 impl RangePieces {
@@ -189,8 +196,8 @@ impl RangePieces {
                         self.state = State::Making(making);
                         return Poll::Pending;
                     };
-                    let (piece, encoder, rest) =
-                        made.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))?;
+                    let made = made.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())));
+                    let Made { piece, encoder, rest } = made?;
                     self.encoder = encoder;
                     if let Some(rest) = rest {
                         self.make(rest);
@@ -215,7 +222,7 @@ impl RangePieces {
             };
             let encoded =
                 encoder.encode(piece, rest.is_none()).map_err(|error| ApiError::Internal(error.to_string()))?;
-            Ok((encoded.into(), encoder, rest))
+            Ok(Made { piece: encoded.into(), encoder, rest })
         }));
     }
 }
