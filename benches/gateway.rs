@@ -1,4 +1,4 @@
-//! Puts and gets over HTTP, and a restart on a filled store, measured on revgate and, side by side in the same run, on
+//! Puts and gets over HTTP, lists, and a restart on a filled store, measured on revgate and, side by side in the same run, on
 //! a real etcd: `cargo bench --bench gateway -- --help`.
 //!
 //! Both servers get the same client, the same disk and fresh data directories, and take turns round by round, so that
@@ -6,8 +6,12 @@
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark stops at the first thing that goes wrong")]
 
+#[path = "gateway/list.rs"]
+mod list;
 #[path = "gateway/load.rs"]
 mod load;
+#[path = "gateway/memory.rs"]
+mod memory;
 #[path = "gateway/options.rs"]
 mod options;
 #[path = "gateway/restart.rs"]
@@ -16,6 +20,8 @@ mod restart;
 mod server;
 #[path = "gateway/steady.rs"]
 mod steady;
+#[path = "gateway/table.rs"]
+mod table;
 
 use std::{fs, io::Write, path::Path, time::Instant};
 
@@ -38,6 +44,12 @@ fn main() {
     }
     if options.restart_keys > 0 {
         restart::run(&options, &targets);
+    }
+    if options.list_keys > 0 {
+        list::run(&options, &targets);
+    }
+    if !options.memory_keys.is_empty() {
+        memory::run(&options, &targets);
     }
 }
 
