@@ -1,7 +1,8 @@
 //! Lists of many keys: whole by one client and by ten at once, page by page, and by a reader that hardly reads.
 //!
-//! Both servers are filled alike and started anew, so that neither has memory to spare from before; then each
-//! measurement is taken on the one and on the other. The client reads with constant memory and checks what it reads.
+//! Both servers are filled alike, then each measurement is taken on the one and on the other. Where memory is looked at
+//! they are started anew before, so that neither has some to spare. The client reads with constant memory and checks
+//! what it reads.
 
 #[path = "list/beside.rs"]
 mod beside;
@@ -109,6 +110,7 @@ impl<'a> Filled<'a> {
         (None, growth)
     }
 
+    /// Memory that was freed and kept would hide what a measurement takes.
     fn start_anew(&mut self) {
         self.server.kill();
         self.server.wait();
@@ -161,6 +163,7 @@ fn one_list(filled: &mut [Filled<'_>], table: &mut Table) {
 }
 
 fn lists_at_once(filled: &mut Filled<'_>, server: usize, table: &mut Table) {
+    filled.start_anew();
     let quiet = filled.puts().alone(PUTS_MIN);
     let (result, growth) = filled.watched(|filled| {
         filled.puts().beside(|| {
@@ -199,6 +202,7 @@ fn add_puts(table: &mut Table, server: usize, title: &str, quiet: &Load, busy: &
 }
 
 fn slow_reader(filled: &mut Filled<'_>, duration: Duration, server: usize, table: &mut Table) {
+    filled.start_anew();
     let quiet = filled.puts().alone(duration);
     let name = filled.target.name;
     let mut connection = Connection::open(filled.server.address, SLOW_BYTES_PER_SECOND);
