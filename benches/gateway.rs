@@ -1,5 +1,4 @@
-//! Puts and gets over HTTP, a restart on a filled store, puts during a compaction, and requests
-//! while the file is defragmented, measured on revgate and, side by side in the same run, on
+//! Puts and gets over HTTP, lists, a restart on a filled store, puts during a compaction, and requests while the file is defragmented, measured on revgate and, side by side in the same run, on
 //! a real etcd: `cargo bench --bench gateway -- --help`.
 //!
 //! Both servers get the same client, the same disk and fresh data directories, and take turns round by round, so that
@@ -11,8 +10,12 @@
 mod compaction;
 #[path = "gateway/defragment.rs"]
 mod defragment;
+#[path = "gateway/list.rs"]
+mod list;
 #[path = "gateway/load.rs"]
 mod load;
+#[path = "gateway/memory.rs"]
+mod memory;
 #[path = "gateway/open_loop.rs"]
 mod open_loop;
 #[path = "gateway/options.rs"]
@@ -23,6 +26,8 @@ mod restart;
 mod server;
 #[path = "gateway/steady.rs"]
 mod steady;
+#[path = "gateway/table.rs"]
+mod table;
 
 use std::{fs, io::Write, path::Path, time::Instant};
 
@@ -51,6 +56,12 @@ fn main() {
     }
     if options.defragment_mb > 0 {
         defragment::run(&options, &targets);
+    }
+    if options.list_keys > 0 {
+        list::run(&options, &targets);
+    }
+    if !options.memory_keys.is_empty() {
+        memory::run(&options, &targets);
     }
 }
 

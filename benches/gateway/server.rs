@@ -143,6 +143,32 @@ impl Running {
         started.elapsed()
     }
 
+    /// SIGKILL.
+    pub(crate) fn kill(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+
+    /// Waits until the process is gone.
+    pub(crate) fn wait(&mut self) {
+        self.child.wait().unwrap();
+    }
+
+    /// Returns once it has used little processor time for a while: what a load left behind has been dealt with.
+    pub(crate) fn settle(&self) {
+        const IDLE_SECONDS_MAX: f64 = 0.05;
+        const SETTLE_MAX: Duration = Duration::from_secs(120);
+        let started = Instant::now();
+        loop {
+            let before = self.processor_seconds();
+            thread::sleep(Duration::from_secs(1));
+            if self.processor_seconds() - before <= IDLE_SECONDS_MAX {
+                return;
+            }
+            assert!(started.elapsed() < SETTLE_MAX, "the server does not come to rest");
+        }
+    }
+
     /// Processor time used so far, in seconds.
     pub(crate) fn processor_seconds(&self) -> f64 {
         processor_seconds(&self.child.id().to_string())

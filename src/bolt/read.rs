@@ -9,6 +9,7 @@ use super::{
     error::BoltError,
     meta::Meta,
     page::{self, DEPTH_LEVELS_MAX, LeafElement, Page, Pages},
+    together,
 };
 
 /// A bucket's header in its value: root page and sequence.
@@ -170,6 +171,12 @@ impl<'tx> Bucket<'tx> {
     pub fn get(&self, key: &[u8]) -> Result<Option<&'tx [u8]>, BoltError> {
         let found = find(&self.pages, self.root, key)?;
         Ok(found.filter(|(_, element)| !element.is_bucket()).map(|(_, element)| element.value()))
+    }
+
+    /// The values of several keys, in their order. Faster than one [`get`](Self::get) after another where the keys are far
+    /// apart.
+    pub fn get_each(&self, keys: &[&[u8]]) -> Result<Vec<Option<&'tx [u8]>>, BoltError> {
+        together::find_each(&self.pages, self.root, keys)
     }
 
     /// A bucket nested in this one, if there is one by this name.

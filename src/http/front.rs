@@ -18,7 +18,7 @@ use hyper::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::{
-    sync::CancellationToken,
+    sync::{CancellationToken, PollSemaphore},
     task::{TaskTracker, task_tracker::TaskTrackerToken},
 };
 
@@ -61,6 +61,8 @@ pub(super) struct Front {
     pub(super) watches_end: CancellationToken,
     /// Turns of those that are sent history, so that they never keep the processors from those that follow live.
     pub(super) history_turns: Arc<Semaphore>,
+    /// Turns of those that make pieces of long lists, for the same reason.
+    pub(super) list_turns: Arc<Semaphore>,
     /// How often clients are pinged, and how long they may be silent.
     pub(super) ping_interval: Duration,
     pub(super) stall_timeout: Duration,
@@ -82,6 +84,7 @@ impl Front {
             calls: TaskTracker::new(),
             watches_end: CancellationToken::new(),
             history_turns: Arc::new(Semaphore::new(history_turns())),
+            list_turns: Arc::new(Semaphore::new(history_turns())),
             ping_interval: transport.ping_interval,
             stall_timeout: transport.stall_timeout,
             abort: CancellationToken::new(),
@@ -282,7 +285,8 @@ async fn api_call(connection: &Arc<Connection>, method: Method, call: Call, requ
         Ok(Answer::Begun(first, rest)) => {
             call.answered(StatusCode::OK);
             let remaining = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-            reply::range(RangePieces::new(first, rest, remaining, call))
+            let turns = PollSemaphore::new(Arc::clone(&front.list_turns));
+            reply::range(RangePieces::new(first, rest, turns, remaining, call))
         }
         Ok(Answer::Whole(whole)) => finish(call, Ok(whole)),
         Err(error) => finish(call, Err(error)),

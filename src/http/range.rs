@@ -1,6 +1,6 @@
 //! The answer to a range: whole if it is small, else a stream from the cursor to the socket.
 //!
-//! A piece is made when the connection asks for one, and one ahead of it, on a thread where that keeps nobody waiting:
+//! A piece is made, in turn with those of other lists, when the connection asks for one, and one ahead of it, on a thread where that keeps nobody waiting:
 //! a client that does not read holds two pieces and no thread. What goes wrong in the middle breaks the transfer, so
 //! that nobody takes what came so far for the answer. Must never know: how keys are kept.
 
@@ -17,6 +17,7 @@ use tokio::{
     task::{JoinHandle, spawn_blocking},
     time::{Sleep, sleep},
 };
+use tokio_util::sync::PollSemaphore;
 
 use super::{
     encoding::{Encoder, Encoding},
@@ -122,6 +123,7 @@ pub(super) struct RangePieces {
     /// The piece that was made before anybody asked.
     first: Option<Vec<u8>>,
     state: State,
+    turns: PollSemaphore,
     encoder: Encoder,
     deadline: Option<Pin<Box<Sleep>>>,
     call: Call,
@@ -129,8 +131,15 @@ pub(super) struct RangePieces {
 
 enum State {
     Idle(Box<RangeBody>),
-    Making(JoinHandle<Result<(Bytes, Encoder, Option<Box<RangeBody>>), ApiError>>),
+    Making(JoinHandle<Result<Made, ApiError>>),
     Done,
+}
+
+/// A piece, encoded, with what encodes and what makes the next one.
+struct Made {
+    piece: Bytes,
+    encoder: Encoder,
+    rest: Option<Box<RangeBody>>,
 }
 
 impl RangePieces {
@@ -138,12 +147,14 @@ impl RangePieces {
     pub(super) fn new(
         first: Vec<u8>,
         rest: Box<RangeBody>,
+        turns: PollSemaphore,
         remaining: Option<std::time::Duration>,
         call: Call,
     ) -> RangePieces {
         RangePieces {
             first: Some(first),
             state: State::Idle(rest),
+            turns,
             encoder: Encoder::new(Encoding::Identity),
             deadline: remaining.map(|remaining| Box::pin(sleep(remaining))),
             call,
@@ -183,17 +194,22 @@ impl RangePieces {
         loop {
             match std::mem::replace(&mut self.state, State::Done) {
                 State::Done => return Poll::Ready(Ok(None)),
-                State::Idle(body) => self.make(body),
+                State::Idle(body) => {
+                    if self.make(context, body).is_pending() {
+                        return Poll::Pending;
+                    }
+                }
                 State::Making(mut making) => {
                     let Poll::Ready(made) = Pin::new(&mut making).poll(context) else {
                         self.state = State::Making(making);
                         return Poll::Pending;
                     };
-                    let (piece, encoder, rest) =
-                        made.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))?;
+                    let made = made.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())));
+                    let Made { piece, encoder, rest } = made?;
                     self.encoder = encoder;
                     if let Some(rest) = rest {
-                        self.make(rest);
+                        // One ahead, if it is its turn.
+                        let _ = self.make(context, rest);
                     }
                     // An encoder may keep a piece to itself until it has more.
                     if !piece.is_empty() {
@@ -204,8 +220,12 @@ impl RangePieces {
         }
     }
 
-    /// Begins with the next piece.
-    fn make(&mut self, body: Box<RangeBody>) {
+    /// Begins with the next piece once it is its turn.
+    fn make(&mut self, context: &mut Context<'_>, body: Box<RangeBody>) -> Poll<()> {
+        let Poll::Ready(turn) = self.turns.poll_acquire(context) else {
+            self.state = State::Idle(body);
+            return Poll::Pending;
+        };
         let first = self.first.take();
         let mut encoder = std::mem::replace(&mut self.encoder, Encoder::new(Encoding::Identity));
         self.state = State::Making(spawn_blocking(move || {
@@ -215,7 +235,9 @@ impl RangePieces {
             };
             let encoded =
                 encoder.encode(piece, rest.is_none()).map_err(|error| ApiError::Internal(error.to_string()))?;
-            Ok((encoded.into(), encoder, rest))
+            drop(turn);
+            Ok(Made { piece: encoded.into(), encoder, rest })
         }));
+        Poll::Ready(())
     }
 }

@@ -7,7 +7,7 @@ use super::{
     index::{Direction, Entry, Resume},
     pins::Pin,
     selection::Selection,
-    state::{LOCKED_WALK_KEYS_MAX, Shared, Source, State, VIEW_VALUES_MAX, Values},
+    state::{LOCKED_WALK_KEYS_MAX, LOOKUPS_TOGETHER, Shared, Source, State, VIEW_VALUES_MAX, Values},
 };
 use crate::{bolt, proto::mvccpb};
 
@@ -394,19 +394,28 @@ fn visit_found(
     visit: &mut dyn FnMut(KeyValueRef<'_>) -> ControlFlow<()>,
 ) -> Result<(usize, Resume), MvccError> {
     let values = Values::of(tx)?;
-    for (visited, Found { given, .. }) in (1..).zip(found) {
-        let kv = match given {
-            Given::Pair(source) => values.pair(source)?.into(),
-            Given::Bare { key_bytes, entry } => {
-                let (key, rest) = keys.split_at(*key_bytes);
-                keys = rest;
-                let KeyMeta { create_revision, mod_revision, version } = entry.meta();
-                KeyValueRef { key, create_revision, mod_revision, version, value: &[], lease: 0 }
+    let mut visited = 0;
+    for together in found.chunks(LOOKUPS_TOGETHER) {
+        let sources = together.iter().filter_map(|found| match &found.given {
+            Given::Pair(source) => Some(source),
+            Given::Bare { .. } => None,
+        });
+        let mut pairs = values.pairs(&sources.collect::<Vec<_>>())?.into_iter();
+        for Found { given, .. } in together {
+            let kv = match given {
+                Given::Pair(_) => pairs.next().expect("as many are found as were asked for").into(),
+                Given::Bare { key_bytes, entry } => {
+                    let (key, rest) = keys.split_at(*key_bytes);
+                    keys = rest;
+                    let KeyMeta { create_revision, mod_revision, version } = entry.meta();
+                    KeyValueRef { key, create_revision, mod_revision, version, value: &[], lease: 0 }
+                }
+            };
+            visited += 1;
+            if visit(kv).is_break() {
+                return Ok((visited, Some(kv.key.into())));
             }
-        };
-        if visit(kv).is_break() {
-            return Ok((visited, Some(kv.key.into())));
         }
     }
-    Ok((found.len(), None))
+    Ok((visited, None))
 }

@@ -33,6 +33,8 @@ use crate::{bolt, metrics::Metrics, proto::mvccpb};
 pub(super) const LOCKED_WALK_KEYS_MAX: usize = 4_096;
 /// Most values that are read from one view of the file.
 pub(super) const VIEW_VALUES_MAX: usize = 1_000;
+/// Values that are looked up in the file together: enough for their waits to overlap.
+pub(super) const LOOKUPS_TOGETHER: usize = 64;
 
 /// What the one lock guards.
 #[derive(Debug)]
@@ -191,9 +193,11 @@ impl Shared {
                 Ok(part.iter().map(|entry| state.locate(entry.revision)).collect::<Vec<_>>())
             })?;
             let values = Values::of(&tx)?;
-            for source in &sources {
-                if visit(values.pair(source)?.into()).is_break() {
-                    return Ok(());
+            for together in sources.chunks(LOOKUPS_TOGETHER) {
+                for pair in values.pairs(&together.iter().collect::<Vec<_>>())? {
+                    if visit(pair.into()).is_break() {
+                        return Ok(());
+                    }
                 }
             }
         }
@@ -247,16 +251,43 @@ impl<'tx> Values<'tx> {
         }
     }
 
+    /// The pairs of several changes, in their order, as [`pair`](Self::pair).
+    pub(super) fn pairs<'a>(&self, sources: &[&'a Source]) -> Result<Vec<Pair<'a>>, MvccError>
+    where
+        'tx: 'a,
+    {
+        let in_file = sources.iter().filter_map(|source| match source {
+            Source::File(revision) => Some(*revision),
+            Source::Memory(_) => None,
+        });
+        let (revisions, names): (Vec<_>, Vec<_>) = in_file.map(|revision| (revision, revision.encode())).unzip();
+        let names: Vec<&[u8]> = names.iter().map(|name| name.as_slice()).collect();
+        let mut found = revisions.into_iter().zip(self.bucket.get_each(&names)?);
+        let pairs = sources.iter().map(|source| match source {
+            Source::Memory(record) => Ok(Pair::Shared(&record.kv)),
+            Source::File(_) => {
+                let (revision, encoded) = found.next().expect("as many are found as were asked for");
+                let encoded = encoded.ok_or_else(|| MvccError::damaged(revision, "the file lacks it"))?;
+                Ok(Pair::Borrowed(decode(revision, encoded)?))
+            }
+        });
+        pairs.collect()
+    }
+
     fn get(&self, revision: Revision) -> Result<Option<KeyValueRef<'tx>>, MvccError> {
         let Some(encoded) = self.bucket.get(&revision.encode())? else { return Ok(None) };
-        let kv = KeyValueRef::decode_at(revision, encoded)?;
-        if kv.mod_revision != revision.main {
-            return Err(MvccError::damaged(revision, "it holds another revision's pair"));
-        }
-        Ok(Some(kv))
+        decode(revision, encoded).map(Some)
     }
 
     fn require(&self, revision: Revision) -> Result<KeyValueRef<'tx>, MvccError> {
         self.get(revision)?.ok_or_else(|| MvccError::damaged(revision, "the file lacks it"))
     }
+}
+
+fn decode(revision: Revision, encoded: &[u8]) -> Result<KeyValueRef<'_>, MvccError> {
+    let kv = KeyValueRef::decode_at(revision, encoded)?;
+    if kv.mod_revision != revision.main {
+        return Err(MvccError::damaged(revision, "it holds another revision's pair"));
+    }
+    Ok(kv)
 }

@@ -6,7 +6,6 @@
 
 use base64_simd::URL_SAFE_NO_PAD;
 use bytes::{Buf, Bytes};
-use prost_reflect::prost::Message;
 use ring::hmac;
 
 use crate::{error::ApiError, members::PAGE_KEY_BYTES, proto::etcdserverpb::RangeRequest};
@@ -75,11 +74,25 @@ pub(super) fn open(secret: &[u8; PAGE_KEY_BYTES], request: &RangeRequest) -> Res
     Ok(page)
 }
 
-/// What has to be the same in the requests for all pages: the range, the order, the filters and what is shown.
+/// What has to be the same in the requests for all pages: the range, the order, the filters and what is shown. Not the
+/// limit, the revision, and who may answer.
 fn fingerprint(request: &RangeRequest) -> Vec<u8> {
-    let same =
-        RangeRequest { limit: 0, revision: 0, serializable: false, r#continue: String::new(), ..request.clone() };
-    same.encode_length_delimited_to_vec()
+    let mut same = Vec::with_capacity(80 + request.key.len() + request.range_end.len());
+    for part in [&request.key, &request.range_end] {
+        same.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        same.extend_from_slice(part);
+    }
+    let numbers = [
+        i64::from(request.sort_order),
+        i64::from(request.sort_target),
+        request.min_mod_revision,
+        request.max_mod_revision,
+        request.min_create_revision,
+        request.max_create_revision,
+    ];
+    numbers.iter().for_each(|number| same.extend_from_slice(&number.to_be_bytes()));
+    same.extend_from_slice(&[u8::from(request.keys_only), u8::from(request.count_only)]);
+    same
 }
 
 #[cfg(test)]

@@ -106,6 +106,18 @@ fn assert_same_json(what: &str, found: &str, expected: &str) {
             |text: &str| serde_json::from_str::<Value>(text).unwrap_or_else(|_| panic!("{what}: not JSON: {text}"));
         assert_eq!(parsed(found), parsed(expected), "{what}");
     } else {
-        assert_eq!(found, expected, "{what}");
+        assert_eq!(without_token(found), expected, "{what}");
+    }
+}
+
+/// An answer without the token for its next page, which etcd's answers have not.
+fn without_token(answer: &str) -> String {
+    match answer.split_once(r#","continue":""#) {
+        Some((before, rest)) => {
+            let (token, after) = rest.split_once('"').unwrap();
+            assert!(!token.is_empty());
+            format!("{before}{after}")
+        }
+        None => answer.to_owned(),
     }
 }

@@ -50,6 +50,29 @@ fn large_values_overflow_into_neighbouring_pages() {
 }
 
 #[test]
+fn looking_up_together_finds_what_one_after_the_other_does() {
+    let place = Place::new();
+    let db = place.open();
+    put_all(&db, b"inline", [(&number_key(3)[..], &b"x"[..])]);
+    put_all(&db, b"empty", [(&b"a"[..], &b""[..])]);
+    let keys: Vec<[u8; 8]> = (0..5_000).map(|number| number_key(number * 2)).collect();
+    put_same(&db, b"large", &keys, &[5; 100]);
+    put_all(&db, b"large", [(&number_key(77)[..], &[6; 9000][..])]);
+    let read = db.read().unwrap();
+    let asked: Vec<[u8; 8]> =
+        (0..300).map(|number: u64| number_key(number * 7_919 % 10_100)).chain([number_key(77)]).collect();
+    let asked: Vec<&[u8]> = asked.iter().map(|key| key.as_slice()).chain([&b""[..], b"\xff"]).collect();
+    for bucket in [&b"large"[..], b"inline", b"empty"] {
+        let bucket = read.bucket(bucket).unwrap().unwrap();
+        let one_by_one: Vec<_> = asked.iter().map(|key| bucket.get(key).unwrap()).collect();
+        assert_eq!(bucket.get_each(&asked).unwrap(), one_by_one);
+        assert_eq!(bucket.get_each(&[]).unwrap(), Vec::<Option<&[u8]>>::new());
+    }
+    // Names of buckets have no values.
+    assert_eq!(read.root().get_each(&[b"large", b"none"]).unwrap(), [None, None]);
+}
+
+#[test]
 fn a_reader_keeps_its_view_while_a_writer_goes_on() {
     let place = Place::new();
     let db = place.open();
