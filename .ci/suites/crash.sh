@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Power cuts and faults: the tree, the log, the store and the whole member on a disk that records. REVGATE_CRASH_STATES
-# (20000) states a power cut could have left are looked at for each of them (a twentieth for those that start a member),
+# (6000) states a power cut could have left are looked at for each of them (a twentieth for those that start a member),
 # and every call fails once in every way. REVGATE_CRASH_SEED decides which states.
 source "$(dirname "$0")/../lib.sh"
 
-export REVGATE_CRASH_STATES=${REVGATE_CRASH_STATES:-20000}
+export REVGATE_CRASH_STATES=${REVGATE_CRASH_STATES:-6000}
 export REVGATE_CRASH_SEED=${REVGATE_CRASH_SEED:-4}
 readonly TESTS=16
 
