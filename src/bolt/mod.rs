@@ -5,7 +5,7 @@
 //! Bytes on disk are not trusted: damage is a [`BoltError`], never a panic. After a failed write or sync nothing more
 //! is written until the file is opened anew.
 //!
-//! From bottom to top: `map` (the file as memory), `page` and `meta` (the format), `freelist`, `read`, `together` and `cursor`
+//! From bottom to top: `map` (the file as memory), `page` and `meta` (the format), `freelist`, `search`, `read`, `together` and `cursor`
 //! (looking), `node`, `spill` and `write` (changing), `commit` and `open` (the file), `reclaim` (giving its unused room
 //! back), `snapshot` (a copy of it), `look`, `walk`, `check` and `inspect` (looking without writing, doubting, counting).
 //! This room knows nothing of revisions, leases or any other meaning of keys.
@@ -25,6 +25,7 @@ mod page;
 mod read;
 mod reclaim;
 mod room;
+mod search;
 mod snapshot;
 mod spill;
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use super::{error::BoltError, map::Map};
+use super::{error::BoltError, map::Map, search::Search};
 
 /// The first page that is not a meta page.
 pub(super) const FIRST_DATA_PAGE: u64 = 2;
@@ -195,17 +195,19 @@ impl<'a> Page<'a> {
 
     /// The first element whose key is not below `key`, and whether it is equal.
     pub(super) fn search(&self, key: &[u8]) -> Result<(usize, bool), BoltError> {
-        let (mut low, mut high) = (0, self.count());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let found = if self.is_leaf { self.leaf(middle)?.key() } else { self.branch_key(middle)? };
-            match found.cmp(key) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Equal => return Ok((middle, true)),
-                std::cmp::Ordering::Greater => high = middle,
+        let mut search = Search::begin(self, key)?;
+        while let Some(probe) = search.probe() {
+            match self.key(probe)?.cmp(key) {
+                std::cmp::Ordering::Equal => return Ok((probe, true)),
+                unequal => search.goes_on(unequal.is_lt()),
             }
         }
-        Ok((low, false))
+        Ok((search.end(), false))
+    }
+
+    /// The key of an element, whatever the page.
+    pub(super) fn key(&self, index: usize) -> Result<&'a [u8], BoltError> {
+        if self.is_leaf { Ok(self.leaf(index)?.key()) } else { self.branch_key(index) }
     }
 
     /// Of a branch: the child in whose range `key` lies.

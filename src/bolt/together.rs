@@ -9,6 +9,7 @@ use super::{
     error::BoltError,
     page::{DEPTH_LEVELS_MAX, Page, Pages},
     read::{Root, too_deep},
+    search::Search,
 };
 
 /// How far into a page its first touch goes: the head and the elements of a leaf of usual size.
@@ -58,27 +59,31 @@ fn touch(pages: &Pages<'_>, id: u64) {
 
 /// Searches each key in its leaf, step by step together.
 fn search_each<'tx>(leaves: &[Page<'tx>], keys: &[&[u8]]) -> Result<Vec<Option<&'tx [u8]>>, BoltError> {
-    // Of each search, where the key may still be.
-    let mut left: Vec<(usize, usize)> = leaves.iter().map(|leaf| (0, leaf.count())).collect();
+    let begun = leaves.iter().zip(keys).map(|(leaf, key)| Search::begin(leaf, key));
+    let mut searches = begun.collect::<Result<Vec<_>, _>>()?;
     let mut found = vec![None; keys.len()];
-    let mut is_done = false;
-    while !is_done {
-        is_done = true;
-        for (((leaf, key), (low, high)), found) in leaves.iter().zip(keys).zip(&mut left).zip(&mut found) {
-            if low >= high {
-                continue;
-            }
-            let middle = *low + (*high - *low) / 2;
-            let element = leaf.leaf(middle)?;
-            match element.key().cmp(key) {
-                std::cmp::Ordering::Less => *low = middle + 1,
-                std::cmp::Ordering::Greater => *high = middle,
-                std::cmp::Ordering::Equal => {
-                    *found = (!element.is_bucket()).then(|| element.value());
-                    *high = *low;
+    let mut under_way: Vec<usize> = (0..keys.len()).collect();
+    while !under_way.is_empty() {
+        let mut failure = None;
+        under_way.retain(|&at| {
+            let Some(probe) = searches[at].probe() else { return false };
+            match leaves[at].leaf(probe) {
+                Ok(element) if element.key() == keys[at] => {
+                    found[at] = (!element.is_bucket()).then(|| element.value());
+                    false
+                }
+                Ok(element) => {
+                    searches[at].goes_on(element.key() < keys[at]);
+                    true
+                }
+                Err(error) => {
+                    failure = Some(error);
+                    false
                 }
             }
-            is_done = false;
+        });
+        if let Some(error) = failure {
+            return Err(error);
         }
     }
     Ok(found)

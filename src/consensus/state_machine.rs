@@ -39,7 +39,7 @@ const MEMBERSHIP_KEY: &[u8] = b"confState";
 const APPLY_STRETCH_MAX: Duration = Duration::from_micros(500);
 
 /// Memory the log's tail may take before the oldest entries are purged, in bytes.
-pub(super) const TAIL_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub(super) const TAIL_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The state machine. Owned by the library's apply task.
 pub(super) struct StateMachine {
