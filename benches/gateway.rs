@@ -1,5 +1,6 @@
-//! Puts and gets over HTTP, lists, a restart on a filled store, puts during a compaction, and requests while the file is defragmented, measured on revgate and, side by side in the same run, on
-//! a real etcd: `cargo bench --bench gateway -- --help`.
+//! Puts and gets over HTTP, lists, a restart on a filled store, puts during a compaction, and requests while the file is
+//! defragmented, measured on revgate and, side by side in the same run, on a real etcd:
+//! `cargo bench --bench gateway -- --help`.
 //!
 //! Both servers get the same client, the same disk and fresh data directories, and take turns round by round, so that
 //! whatever else the machine does falls on both. Ratios are the median of each round's ratio.
