@@ -14,6 +14,7 @@ use super::{
     side,
 };
 use crate::{
+    error::ApiError,
     service::Caller,
     watch::{HubReport, StreamReport},
 };
@@ -28,7 +29,7 @@ const STREAMS_MAX: usize = 10_000;
 pub(super) async fn watchers(front: &Front, query: &str, caller: &Caller) -> Reply {
     let limit = side::values(query, "limit").first().map_or(Ok(STREAMS_DEFAULT), |limit| limit.parse());
     let Ok(limit) = limit else {
-        return reply::text(StatusCode::BAD_REQUEST, "limit is not a number\n");
+        return reply::error(&ApiError::Malformed("limit is not a number".into()));
     };
     match front.services.watch.report(caller, limit.min(STREAMS_MAX)).await {
         Err(error) => reply::error(&error),

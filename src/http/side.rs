@@ -103,7 +103,7 @@ async fn checks(front: &Front, path: &str, query: &str, root: &str, known: &[&st
     }
     let checks = match root {
         "/livez" => front.services.health.live_checks(&excluded).await,
-        _ => front.services.health.ready_checks(&excluded).await,
+        _ => front.services.health.ready_checks(&excluded, only.is_some()).await,
     };
     let verbose = query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="));
     report(&checks, verbose)

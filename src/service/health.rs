@@ -96,13 +96,13 @@ impl HealthService {
         self.checks(&[SERIALIZABLE_READ], excluded).await
     }
 
-    /// `/readyz`: data_corruption, serializable_read, linearizable_read, non_learner; and, if it fails, disk_space.
-    pub async fn ready_checks(&self, excluded: &[String]) -> Vec<Check> {
+    /// `/readyz`: data_corruption, serializable_read, linearizable_read, non_learner; and disk_space, if it fails or all
+    /// are to be shown.
+    pub async fn ready_checks(&self, excluded: &[String], shows_all: bool) -> Vec<Check> {
         let names = [DATA_CORRUPTION, SERIALIZABLE_READ, LINEARIZABLE_READ, NON_LEARNER];
         let mut checks = self.checks(&names, excluded).await;
         let space = self.checks(&[DISK_SPACE], excluded).await;
-        let is_asked_for = checks.is_empty();
-        checks.extend(space.into_iter().filter(|check| check.failure.is_some() || is_asked_for));
+        checks.extend(space.into_iter().filter(|check| check.failure.is_some() || shows_all));
         checks
     }
 
