@@ -41,9 +41,9 @@ pub(crate) fn try_open_state(disk: Arc<dyn Disk>, dir: &Path, metrics: &Metrics)
     let (store, restored) = Store::open(db, options, metrics)?;
     let clock = Arc::new(SystemClock::new());
     let lessor = Arc::new(Lessor::new(clock.clone(), 1));
-    lessor.restore(&store.bucket_pairs(buckets::LEASE).unwrap(), restored.lease_attachments).unwrap();
+    lessor.restore(&store.bucket_pairs(buckets::LEASE)?, restored.lease_attachments).unwrap();
     let alarms = Arc::new(Alarms::new());
-    alarms.restore(&store.bucket_pairs(buckets::ALARM).unwrap()).unwrap();
+    alarms.restore(&store.bucket_pairs(buckets::ALARM)?).unwrap();
     let member = Member {
         id: MEMBER_ID,
         name: "default".into(),
@@ -59,8 +59,8 @@ pub(crate) fn try_open_state(disk: Arc<dyn Disk>, dir: &Path, metrics: &Metrics)
         catch_up_bytes_max: 1 << 20,
     };
     let auth = Arc::new(AuthStore::new(Tokens::Simple(SimpleTokens::new(clock.clone(), AUTH_TOKEN_TTL_DEFAULT))));
-    let pairs = |bucket| store.bucket_pairs(bucket).unwrap();
-    auth.restore(&pairs(buckets::AUTH), &pairs(buckets::AUTH_USERS), &pairs(buckets::AUTH_ROLES)).unwrap();
+    let pairs = |bucket| store.bucket_pairs(bucket);
+    auth.restore(&pairs(buckets::AUTH)?, &pairs(buckets::AUTH_USERS)?, &pairs(buckets::AUTH_ROLES)?).unwrap();
     let hub = Hub::start(store.clone(), options, clock, metrics);
     Ok(State { store, lessor, members, alarms, auth, hub })
 }
