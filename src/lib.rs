@@ -7,8 +7,8 @@
 //!
 //! | floor | rooms | what lives there |
 //! | --- | --- | --- |
-//! | 9 | `main`, [`cli`], [`server`] | the commands; `server` builds the floors in order and takes them down in reverse |
-//! | 8 | [`http`] | bytes on the wire: accept loop, TLS, routes, JSON, the three call shapes (unary, stream, socket), probes, metrics |
+//! | 9 | `main`, [`cli`], [`server`] | the commands; `server` builds the floors in order and takes them down in reverse, or works on their files offline |
+//! | 8 | [`http`] | bytes on the wire: accept loop, TLS, routes, JSON, the three call shapes (unary, stream, socket), probes, metrics, debug |
 //! | 7 | [`service`] | etcd's semantics, one file a service, no HTTP in it |
 //! | 6 | [`consensus`] | the Raft library behind a facade: propose, read barrier, status |
 //! | 5 | [`apply`] | the replicated state machine: committed commands through auth → quota → mvcc |
@@ -23,7 +23,8 @@
 //!
 //! # The way of a write
 //!
-//! `http` parses the body into a typed request → `service` checks what needs no state → `consensus` packs everything
+//! `http` parses the body into a typed request → `service` checks what needs no state, and that there is room →
+//! `consensus` packs everything
 //! that is waiting into one log entry → `wal` makes it durable with one `fdatasync` for the whole batch → committed →
 //! `apply`: auth, quota, mvcc give it the next revision, append it to the ring (changes newer than the file, in memory),
 //! update the key index, hand the change set to `watch`, and answer the waiting request. A backend thread takes the
@@ -33,7 +34,8 @@
 //! # The way of a read
 //!
 //! `service` asks `consensus` for a read barrier when the read is linearizable (one for all that are waiting), then opens
-//! a read at a revision: index → revision → ring or mapped page → JSON, by the chunk. No lock is held while bytes go out.
+//! a read at a revision: index → revision → ring or mapped page → JSON, by the chunk, as fast as the socket takes it. No
+//! lock is held while bytes go out; the revision is pinned, and a compaction waits for it, for a bounded time.
 //!
 //! # The way of an event
 //!

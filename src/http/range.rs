@@ -1,8 +1,9 @@
 //! The answer to a range: whole if it is small, else a stream from the cursor to the socket.
 //!
-//! A piece is made, in turn with those of other lists, when the connection asks for one, and one ahead of it, on a thread where that keeps nobody waiting:
-//! a client that does not read holds two pieces and no thread. What goes wrong in the middle breaks the transfer, so
-//! that nobody takes what came so far for the answer. Must never know: how keys are kept.
+//! A piece is made, in turn with those of other lists, when the connection asks for one, and one ahead of it, on a
+//! thread where that keeps nobody waiting: a client that does not read holds two pieces and no thread. What goes wrong
+//! in the middle breaks the transfer, so that nobody takes what came so far for the answer. Must never know: how keys
+//! are kept.
 
 use std::{
     future::Future,

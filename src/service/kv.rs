@@ -68,14 +68,15 @@ impl KvService {
         if !request.serializable {
             self.core.consensus.read_barrier().await?;
         }
+        let rights = self.core.rights(caller)?;
+        apply::check_range(&rights.rights, &request)?;
+        // Only now: the first page there is writes to the log, which not everybody may have done.
         let page_key = self.page_key(&request).await;
         let is_next_page = !request.r#continue.is_empty();
         if is_next_page {
             let page = pages::open(&page_key.ok_or(ApiError::PageTokenInvalid)?, &request)?;
             (query.revision, query.after, query.known_count) = (page.revision, Some(page.after), Some(page.count));
         }
-        let rights = self.core.rights(caller)?;
-        apply::check_range(&rights.rights, &request)?;
         let store = self.core.state.store.clone();
         let is_long = is_long(&store, std::slice::from_ref(&query));
         // Putting an answer in order is work that is done when it is opened.
