@@ -15,7 +15,7 @@ pub enum AutoCompaction {
     Revision(i64),
 }
 
-/// A client-facing listener's address, and how it was written.
+/// A listener's address, and how it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenUrl {
     /// Where to bind.
@@ -133,6 +133,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Where clients connect.
     pub listen_client_urls: Vec<ListenUrl>,
+    /// Where operators' tools connect: probes, metrics, debug, and nothing else.
+    pub listen_metrics_urls: Vec<ListenUrl>,
     /// How clients are met there.
     pub transport: Transport,
     /// What the member tells clients to connect to.

@@ -71,6 +71,7 @@ pub(crate) fn config(quota_backend_bytes: i64) -> Config {
         name: "default".into(),
         data_dir: "unused".into(),
         listen_client_urls: Vec::new(),
+        listen_metrics_urls: Vec::new(),
         transport: Default::default(),
         advertise_client_urls: Vec::new(),
         listen_peer_urls: Vec::new(),

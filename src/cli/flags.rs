@@ -77,6 +77,11 @@ pub(super) struct ServeFlags {
     #[arg(long, env = "REVGATE_LISTEN_CLIENT_URLS", value_name = "URLS", default_value = "http://127.0.0.1:2379")]
     pub(super) listen_client_urls: String,
 
+    /// Where probes, /metrics, /version and /debug are served on ports of their own, beside the client port: http or https
+    /// URLs, separated by commas. Nobody has to log in there, not for /debug either; https asks for what client URLs ask for.
+    #[arg(long, env = "REVGATE_LISTEN_METRICS_URLS", value_name = "URLS")]
+    pub(super) listen_metrics_urls: Option<String>,
+
     /// What clients are told to connect to, in the member list. Default: where this member listens.
     #[arg(long, env = "REVGATE_ADVERTISE_CLIENT_URLS", value_name = "URLS")]
     pub(super) advertise_client_urls: Option<String>,

@@ -23,6 +23,7 @@ use tokio_util::{
 };
 
 use super::{
+    Serves,
     access::Access,
     caller,
     encoding::Encoding,
@@ -124,30 +125,35 @@ pub(super) enum Security {
     },
 }
 
+/// What a connection was let in with.
+#[derive(Debug)]
+pub(super) struct Admission {
+    /// Its place among all connections.
+    pub(super) _permit: OwnedSemaphorePermit,
+    /// Where the client connects from.
+    pub(super) peer: SocketAddr,
+    /// What its listener is for.
+    pub(super) serves: Serves,
+}
+
 /// One client connection; whatever outlives its HTTP part (a socket) holds on to it.
 #[derive(Debug)]
 pub(super) struct Connection {
     front: Arc<Front>,
-    peer: SocketAddr,
+    admission: Admission,
     security: Security,
     stalled: Stalled,
-    _permit: OwnedSemaphorePermit,
 }
 
 impl Connection {
-    pub(super) fn new(
-        front: Arc<Front>,
-        permit: OwnedSemaphorePermit,
-        peer: SocketAddr,
-        security: Security,
-    ) -> Connection {
+    pub(super) fn new(front: Arc<Front>, admission: Admission, security: Security) -> Connection {
         front.metrics.http_connections.inc();
-        Connection { front, peer, security, stalled: Stalled::default(), _permit: permit }
+        Connection { front, admission, security, stalled: Stalled::default() }
     }
 
     /// Where the client connects from.
     pub(super) fn peer(&self) -> SocketAddr {
-        self.peer
+        self.admission.peer
     }
 
     /// Whether the connection was given up.
@@ -175,6 +181,11 @@ impl Drop for Connection {
 
 /// Answers one request.
 pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incoming>) -> Reply {
+    if connection.admission.serves == Serves::Metrics {
+        // Neither by name nor by origin: a probe calls a pod by its address, and no page has business here.
+        let encoding = Encoding::accepted(request.headers());
+        return reply::encoded(metrics_endpoint(&connection, &request).await, encoding).await;
+    }
     let access = &connection.front.access;
     if let Some(refusal) = access.refuse_host(matches!(connection.security, Security::Tls { .. }), &request) {
         connection.front.other_meter.answered(refusal.status());
@@ -338,16 +349,33 @@ fn finish(mut call: Call, answer: Result<Vec<u8>, ApiError>) -> Reply {
     reply
 }
 
+/// What is served where metrics alone are: anything else is not there, whatever the method.
+async fn metrics_endpoint(connection: &Connection, request: &Request<Incoming>) -> Reply {
+    let front = connection.front();
+    if let Some(reply) = refusal(request) {
+        front.other_meter.answered(reply.status());
+        return reply;
+    }
+    match path::place(request.uri()) {
+        Place::Here(path) if side::is_for_operators(&path) => side_endpoint(connection, &path, request).await,
+        Place::Here(_) | Place::Elsewhere(_) | Place::Malformed => {
+            front.other_meter.answered(reply::status_of(&ApiError::NoSuchPath));
+            reply::error(&ApiError::NoSuchPath)
+        }
+    }
+}
+
 async fn side_endpoint(connection: &Connection, path: &str, request: &Request<Incoming>) -> Reply {
     let front = connection.front();
     let (meter, reply) = match side::template(path) {
         None => (&*front.other_meter, side::not_found()),
         Some(template) => {
             let reply = if request.method() == HttpMethod::GET {
-                {
-                    let caller = caller::of_request(request.headers(), connection.certificate_name());
-                    side::answer(front, path, request.uri().query().unwrap_or_default(), &caller).await
-                }
+                let caller = match connection.admission.serves {
+                    Serves::Everything => caller::of_request(request.headers(), connection.certificate_name()),
+                    Serves::Metrics => Caller::operator(),
+                };
+                side::answer(front, path, request.uri().query().unwrap_or_default(), &caller).await
             } else {
                 reply::text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n")
             };

@@ -18,6 +18,7 @@ fn config(data_dir: &Path) -> Config {
             address: "127.0.0.1:0".parse().expect("an address"),
             url: "http://127.0.0.1:0".into(),
         }],
+        listen_metrics_urls: Vec::new(),
         transport: Default::default(),
         advertise_client_urls: Vec::new(),
         listen_peer_urls: vec![peer_url.clone()],
