@@ -42,8 +42,10 @@ const BCRYPT_COSTS: RangeInclusive<u32> = 4..=31;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("--{flag}: {problem}")]
 pub(super) struct FlagError {
-    flag: &'static str,
-    problem: String,
+    /// Its name.
+    pub(super) flag: &'static str,
+    /// What is wrong with its value.
+    pub(super) problem: String,
 }
 
 fn wrong<T>(flag: &'static str, problem: impl Into<String>) -> Result<T, FlagError> {

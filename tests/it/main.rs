@@ -5,6 +5,7 @@
 mod api;
 mod architecture;
 mod compaction;
+mod config;
 mod files;
 mod full_disk;
 mod kill;
