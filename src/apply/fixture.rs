@@ -99,6 +99,7 @@ pub(crate) fn config(quota_backend_bytes: i64) -> Config {
         reclaim_free_bytes: 64 << 20,
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_secs(3600),
+        request_log: Default::default(),
         auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },
         bcrypt_cost: 4,
         drain_timeout: Duration::from_secs(1),

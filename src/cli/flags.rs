@@ -353,13 +353,29 @@ pub(super) struct ServeFlags {
     #[arg(long, env = "REVGATE_LOG_FORMAT", value_name = "FORMAT", value_enum)]
     pub(super) log_format: Option<LogFormat>,
 
+    /// Where log lines go: stderr, stdout or paths of files that are appended to, separated by commas.
+    #[arg(long, env = "REVGATE_LOG_OUTPUTS", value_name = "OUTPUTS", default_value = "stderr")]
+    pub(super) log_outputs: String,
+
     /// Applying a request slower than this is logged.
     #[arg(
         long,
+        alias = "experimental-warning-apply-duration",
         env = "REVGATE_WARNING_APPLY_DURATION",
         value_name = "DURATION",
         default_value = "100ms",
         value_parser = parse_duration
     )]
     pub(super) warning_apply_duration: Duration,
+
+    /// A request that takes longer makes one line in the log, with sizes, times and no values; 0 logs none.
+    #[arg(
+        long,
+        alias = "experimental-warning-unary-request-duration",
+        env = "REVGATE_WARNING_UNARY_REQUEST_DURATION",
+        value_name = "DURATION",
+        default_value = "300ms",
+        value_parser = parse_duration
+    )]
+    pub(super) warning_unary_request_duration: Duration,
 }

@@ -75,7 +75,10 @@ const HEADINGS: [(&str, &[&str]); 9] = [
             "election_timeout",
         ],
     ),
-    ("Logs and traces", &["log_level", "log_format", "warning_apply_duration"]),
+    (
+        "Logs and traces",
+        &["log_level", "log_format", "log_outputs", "warning_apply_duration", "warning_unary_request_duration"],
+    ),
 ];
 
 /// What stands below the options.

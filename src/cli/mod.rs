@@ -103,7 +103,7 @@ pub fn read() -> Result<Asked, ExitCode> {
     let command = help::arranged(Cli::command());
     let asked = parse(&command, &args)?;
     let quiet = |work| {
-        logs::init(flags::LogLevel::Warn, Some(flags::LogFormat::Text));
+        logs::init(flags::LogLevel::Warn, Some(flags::LogFormat::Text), "stderr").map_err(|error| refused(&error))?;
         Ok(Asked::Tool(Tool(work)))
     };
     match asked.command {
@@ -140,7 +140,7 @@ fn sourced(command: &clap::Command, args: &[OsString], words: usize) -> Result<(
     let variables = std::env::vars_os().map(|(name, _)| name);
     let sources = sources::read(command, args, words, variables).map_err(|error| match error {
         SourcesError::CommandLine(error) => told(&error),
-        SourcesError::File(error) => refused(&error),
+        SourcesError::File(error) => refused(error),
     })?;
     let cli = Cli::from_arg_matches(&sources.matches).map_err(|error| told(&error))?;
     Ok((cli, sources))
@@ -149,13 +149,14 @@ fn sourced(command: &clap::Command, args: &[OsString], words: usize) -> Result<(
 fn serve(command: &clap::Command, args: &[OsString]) -> Result<Config, ExitCode> {
     let (cli, sources) = sourced(command, args, SERVE_WORDS)?;
     let Command::Serve(flags) = cli.command else { unreachable!("is the command that was asked for") };
-    logs::init(flags.log_level, flags.log_format);
+    logs::init(flags.log_level, flags.log_format, &flags.log_outputs)
+        .map_err(|error| refused(&sources.complaint(&error)))?;
     sources.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let config = settings::config(&flags).and_then(|config| settings::check_existing(&flags).map(|()| config));
-    config.map_err(|error| refused(&sources.complaint(&error)))
+    config.map_err(|error| refused(sources.complaint(&error)))
 }
 
-fn refused(complaint: &str) -> ExitCode {
+fn refused(complaint: impl std::fmt::Display) -> ExitCode {
     eprintln!("error: {complaint}");
     ExitCode::from(EXIT_USAGE)
 }

@@ -8,12 +8,12 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use thiserror::Error;
 
-use crate::config::{AutoCompaction, Config, ListenUrl, QUOTA_DEFAULT_BYTES};
+use crate::config::{AutoCompaction, Config, ListenUrl, QUOTA_DEFAULT_BYTES, RequestLog};
 
 use super::{
     auth_token,
     duration::parse_duration,
-    flags::{ClusterState, CompactionMode, NospaceDisarm, ServeFlags},
+    flags::{ClusterState, CompactionMode, LogLevel, NospaceDisarm, ServeFlags},
     urls,
 };
 
@@ -98,6 +98,10 @@ pub(super) fn config(flags: &ServeFlags) -> Result<Config, FlagError> {
         reclaim_free_bytes: flags.reclaim_free_bytes,
         watch_progress_notify_interval: progress_notify(flags)?,
         warning_apply_duration: flags.warning_apply_duration,
+        request_log: RequestLog {
+            slow: flags.warning_unary_request_duration,
+            key_prefixes: flags.log_level == LogLevel::Debug,
+        },
         auth_tokens: auth_token::parse(
             &flags.auth_token,
             within("auth-token-ttl", flags.auth_token_ttl, TOKEN_TTL_SECS)?,

@@ -32,6 +32,7 @@ use super::{
     path::{self, Place},
     patience::Stalled,
     range::{Answer, RangePieces},
+    record::{Observer, Record},
     reply::{self, Body, Reply},
     routes::{Method, Router},
     server_stream, side,
@@ -53,6 +54,8 @@ pub(super) struct Front {
     pub(super) services: Services,
     pub(super) metrics: Metrics,
     pub(super) limits: Limits,
+    /// Notes what is to be told of calls.
+    pub(super) observer: Observer,
     access: Access,
     /// Nothing new begins, and what waits for others ends: the member is going down.
     pub(super) going_down: CancellationToken,
@@ -77,8 +80,15 @@ pub(super) struct Front {
 }
 
 impl Front {
-    pub(super) fn new(services: Services, metrics: Metrics, request_bytes_max: usize, transport: &Transport) -> Front {
+    pub(super) fn new(
+        services: Services,
+        metrics: Metrics,
+        request_bytes_max: usize,
+        transport: &Transport,
+        observer: Observer,
+    ) -> Front {
         Front {
+            observer,
             access: Access::new(transport),
             limits: Limits::new(request_bytes_max),
             going_down: CancellationToken::new(),
@@ -283,15 +293,18 @@ async fn api_call(connection: &Arc<Connection>, method: Method, call: Call, requ
         };
         return server_stream::lines(messages, ends, call).await;
     }
+    let mut record = front.observer.begin(call.route(), began);
     let answer = async {
         let text = front.limits.read_body(body, asks_first).await?;
+        record.read(text.len());
         let _call = front.begin_call()?;
-        unary_call(front, method, &caller, &text).await
+        unary_call(front, method, &caller, &text, &mut record).await
     };
     let answer = match timeout {
         None => answer.await,
         Some(timeout) => within(timeout.saturating_sub(began.elapsed()), answer).await,
     };
+    record.ends(answer.as_ref().map(Answer::len));
     match answer {
         Ok(Answer::Begun(first, rest)) => {
             call.answered(StatusCode::OK);
@@ -320,11 +333,18 @@ fn wishes(front: &Front, headers: &hyper::HeaderMap) -> Result<Wishes, ApiError>
 }
 
 /// A unary call that ends with the member if it waits for other clients. Dropping it ends its wait.
-async fn unary_call(front: &Front, method: Method, caller: &Caller, text: &[u8]) -> Result<Answer, ApiError> {
-    let answer = unary::call(&front.services, &front.limits, method, caller, text);
+async fn unary_call(
+    front: &Front,
+    method: Method,
+    caller: &Caller,
+    text: &[u8],
+    record: &mut Record<'_>,
+) -> Result<Answer, ApiError> {
     if !method.may_wait() {
-        return answer.await;
+        return unary::call(&front.services, &front.limits, method, caller, text, record).await;
     }
+    record.waits_for_others();
+    let answer = unary::call(&front.services, &front.limits, method, caller, text, record);
     front.going_down.run_until_cancelled(answer).await.unwrap_or(Err(ApiError::Stopped))
 }
 

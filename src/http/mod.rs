@@ -25,6 +25,7 @@ mod outputs;
 mod path;
 mod patience;
 mod range;
+mod record;
 mod reply;
 mod routes;
 mod server_stream;
@@ -42,12 +43,16 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use self::{accept::Listener, front::Front};
+use self::{accept::Listener, front::Front, record::Observer};
 pub use self::{
     client_tls::ClientTls,
     tls::{Tls, TlsError},
 };
-use crate::{config::Transport, metrics::Metrics, service::Services};
+use crate::{
+    config::{RequestLog, Transport},
+    metrics::Metrics,
+    service::Services,
+};
 
 /// Settings of the front.
 #[derive(Debug)]
@@ -58,6 +63,8 @@ pub struct HttpOptions {
     pub connections_max: usize,
     /// Who is let in, and to what. Its files are not looked at: `tls` is what came of them.
     pub transport: Transport,
+    /// Which calls make a line in the log.
+    pub request_log: RequestLog,
     /// Certificates, for the listeners that need them.
     pub tls: Option<Tls>,
 }
@@ -124,7 +131,9 @@ impl HttpServer {
             socket.set_nonblocking(true)?;
             bound.push(Listener { socket: tokio::net::TcpListener::from_std(socket)?, tls, serves });
         }
-        let front = Arc::new(Front::new(services, metrics, options.request_bytes_max, &options.transport));
+        let observer = Observer::new(&options.request_log);
+        let front = Front::new(services, metrics, options.request_bytes_max, &options.transport, observer);
+        let front = Arc::new(front);
         let of_clients = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
         let of_metrics = Arc::new(Semaphore::new(METRICS_CONNECTIONS_MAX));
         let accepting = CancellationToken::new();

@@ -257,6 +257,7 @@ fn start_http(
         request_bytes_max: config.request_bytes_max,
         connections_max: config.connections_max,
         transport: config.transport.clone(),
+        request_log: config.request_log.clone(),
         tls,
     };
     let clients = clients.into_iter().zip(&config.listen_client_urls);

@@ -10,6 +10,7 @@ mod files;
 mod full_disk;
 mod kill;
 mod locks;
+mod logs;
 mod space;
 mod startup;
 mod support;

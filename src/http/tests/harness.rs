@@ -85,6 +85,7 @@ fn config(dir: &std::path::Path) -> Config {
         reclaim_free_bytes: 64 << 20,
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_millis(100),
+        request_log: Default::default(),
         auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },
         bcrypt_cost: 4,
         drain_timeout: Duration::from_secs(5),
@@ -138,7 +139,13 @@ impl Member {
         let services = Services::new(&config, state.clone(), consensus.clone(), &metrics);
         let tasks = Tasks::start(&config, &services, &metrics);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let options = HttpOptions { request_bytes_max: config.request_bytes_max, connections_max, transport, tls };
+        let options = HttpOptions {
+            request_bytes_max: config.request_bytes_max,
+            connections_max,
+            transport,
+            request_log: config.request_log,
+            tls,
+        };
         let listener = HttpListener { socket: listener, is_tls: options.tls.is_some(), serves: Serves::Everything };
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let metrics_listener = HttpListener { socket, is_tls: false, serves: Serves::Metrics };
