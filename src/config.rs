@@ -15,7 +15,7 @@ pub enum AutoCompaction {
     Revision(i64),
 }
 
-/// A client-facing listener's address, and how it was written.
+/// A listener's address, and how it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenUrl {
     /// Where to bind.
@@ -106,6 +106,15 @@ pub struct Transport {
     pub stall_timeout: Duration,
 }
 
+/// Which requests make a line in the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestLog {
+    /// Those that take longer than this; zero: none.
+    pub slow: Duration,
+    /// Whether the line tells how a key begins.
+    pub key_prefixes: bool,
+}
+
 /// What is asked of clients unless it is set, in time between pings.
 pub const PING_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
 /// Twice what a client may well be busy with something else.
@@ -133,6 +142,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Where clients connect.
     pub listen_client_urls: Vec<ListenUrl>,
+    /// Where operators' tools connect: probes, metrics, debug, and nothing else.
+    pub listen_metrics_urls: Vec<ListenUrl>,
     /// How clients are met there.
     pub transport: Transport,
     /// What the member tells clients to connect to.
@@ -189,6 +200,8 @@ pub struct Config {
     pub watch_progress_notify_interval: Duration,
     /// Applies slower than this are counted and logged.
     pub warning_apply_duration: Duration,
+    /// Which requests make a line in the log.
+    pub request_log: RequestLog,
     /// How users prove who they are.
     pub auth_tokens: AuthTokens,
     /// How much work hashing a password is: two to this power rounds.

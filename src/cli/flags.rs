@@ -65,6 +65,11 @@ pub(super) enum LogFormat {
 /// Every flag of `serve`. Each can be given by an environment variable too; a flag given wins.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ServeFlags {
+    // Data.
+    /// YAML file with options by their names, as etcd's: what neither the command line nor the environment says.
+    #[arg(long, env = "REVGATE_CONFIG_FILE", value_name = "FILE")]
+    pub(super) config_file: Option<PathBuf>,
+
     /// Name of this member.
     #[arg(long, env = "REVGATE_NAME", default_value = "default")]
     pub(super) name: String,
@@ -73,43 +78,49 @@ pub(super) struct ServeFlags {
     #[arg(long, env = "REVGATE_DATA_DIR", value_name = "DIR", default_value = "./revgate.data")]
     pub(super) data_dir: PathBuf,
 
+    /// Entries applied between two releases of the log.
+    #[arg(long, env = "REVGATE_SNAPSHOT_COUNT", value_name = "ENTRIES", default_value_t = 10_000)]
+    pub(super) snapshot_count: u64,
+
+    /// Released entries kept for followers that are behind.
+    #[arg(long, env = "REVGATE_SNAPSHOT_CATCHUP_ENTRIES", value_name = "ENTRIES", default_value_t = 5_000)]
+    pub(super) snapshot_catchup_entries: u64,
+
+    /// Released log segments kept; 0 keeps all.
+    #[arg(long, env = "REVGATE_MAX_WALS", value_name = "SEGMENTS", default_value_t = 5)]
+    pub(super) max_wals: usize,
+
+    /// Size of a log segment, in bytes.
+    #[arg(long, env = "REVGATE_WAL_SEGMENT_BYTES", value_name = "BYTES", default_value_t = 64_000_000)]
+    pub(super) wal_segment_bytes: u64,
+
+    /// Longest time between two commits of the data file; 0 means 100ms. (The log is synced before any answer.)
+    #[arg(
+        long,
+        env = "REVGATE_BACKEND_BATCH_INTERVAL",
+        value_name = "DURATION",
+        default_value = "0",
+        value_parser = parse_duration
+    )]
+    pub(super) backend_batch_interval: Duration,
+
+    /// Operations after which the data file is committed at once; 0 means 10000.
+    #[arg(long, env = "REVGATE_BACKEND_BATCH_LIMIT", value_name = "OPERATIONS", default_value_t = 0)]
+    pub(super) backend_batch_limit: usize,
+
+    // Listening.
     /// Where clients connect: http or https URLs with an IP address (or localhost) and a port, separated by commas.
     #[arg(long, env = "REVGATE_LISTEN_CLIENT_URLS", value_name = "URLS", default_value = "http://127.0.0.1:2379")]
     pub(super) listen_client_urls: String,
 
+    /// Ports of their own for probes, /metrics, /version and /debug, beside the client port: http or https URLs. Nobody needs
+    /// a user there, not for /debug either.
+    #[arg(long, env = "REVGATE_LISTEN_METRICS_URLS", value_name = "URLS")]
+    pub(super) listen_metrics_urls: Option<String>,
+
     /// What clients are told to connect to, in the member list. Default: where this member listens.
     #[arg(long, env = "REVGATE_ADVERTISE_CLIENT_URLS", value_name = "URLS")]
     pub(super) advertise_client_urls: Option<String>,
-
-    /// PEM file with the certificate for https URLs, and the chain above it. Read again when it changes.
-    #[arg(long, env = "REVGATE_CERT_FILE", value_name = "FILE")]
-    pub(super) cert_file: Option<PathBuf>,
-
-    /// PEM file with the certificate's private key.
-    #[arg(long, env = "REVGATE_KEY_FILE", value_name = "FILE")]
-    pub(super) key_file: Option<PathBuf>,
-
-    /// PEM file with the authorities of clients' certificates. With it, a client on an https URL must have one; its common
-    /// name is the user's.
-    #[arg(long, env = "REVGATE_TRUSTED_CA_FILE", value_name = "FILE")]
-    pub(super) trusted_ca_file: Option<PathBuf>,
-
-    /// Whether clients on https URLs must have a certificate. Needs --trusted-ca-file, which implies it.
-    #[arg(
-        long,
-        env = "REVGATE_CLIENT_CERT_AUTH",
-        value_name = "BOOL",
-        action = ArgAction::Set,
-        num_args = 0..=1,
-        require_equals = true,
-        default_value_t = false,
-        default_missing_value = "true"
-    )]
-    pub(super) client_cert_auth: bool,
-
-    /// Lowest version of TLS that is spoken.
-    #[arg(long, env = "REVGATE_TLS_MIN_VERSION", value_enum, default_value_t = TlsMinVersion::Tls12)]
-    pub(super) tls_min_version: TlsMinVersion,
 
     /// Origins whose pages may use the API, such as https://console.example, separated by commas; * means any.
     #[arg(long, env = "REVGATE_CORS", value_name = "ORIGINS", default_value = "*")]
@@ -132,108 +143,95 @@ pub(super) struct ServeFlags {
     )]
     pub(super) enable_grpc_gateway: bool,
 
-    /// Where peers connect. A cluster of one has no peers: accepted, and nothing listens there.
-    #[arg(long, env = "REVGATE_LISTEN_PEER_URLS", value_name = "URLS", default_value = "http://localhost:2380")]
-    pub(super) listen_peer_urls: String,
-
-    /// What peers are told to connect to. Part of what the member's id is made of.
+    /// Longest time a stopping member waits for its clients.
     #[arg(
         long,
-        env = "REVGATE_INITIAL_ADVERTISE_PEER_URLS",
-        value_name = "URLS",
-        default_value = "http://localhost:2380"
-    )]
-    pub(super) initial_advertise_peer_urls: String,
-
-    /// The first members, as name=url pairs separated by commas. One member for now. Default: this member.
-    #[arg(long, env = "REVGATE_INITIAL_CLUSTER", value_name = "NAME=URL,…")]
-    pub(super) initial_cluster: Option<String>,
-
-    /// Whether the cluster begins here, or this member has data already.
-    #[arg(long, env = "REVGATE_INITIAL_CLUSTER_STATE", value_enum, default_value_t = ClusterState::New)]
-    pub(super) initial_cluster_state: ClusterState,
-
-    /// Keeps clusters with equal URLs apart. Part of what ids are made of.
-    #[arg(long, env = "REVGATE_INITIAL_CLUSTER_TOKEN", value_name = "TOKEN", default_value = "etcd-cluster")]
-    pub(super) initial_cluster_token: String,
-
-    /// Entries applied between two releases of the log.
-    #[arg(long, env = "REVGATE_SNAPSHOT_COUNT", value_name = "ENTRIES", default_value_t = 10_000)]
-    pub(super) snapshot_count: u64,
-
-    /// Released entries kept for followers that are behind.
-    #[arg(long, env = "REVGATE_SNAPSHOT_CATCHUP_ENTRIES", value_name = "ENTRIES", default_value_t = 5_000)]
-    pub(super) snapshot_catchup_entries: u64,
-
-    /// Released log segments kept; 0 keeps all.
-    #[arg(long, env = "REVGATE_MAX_WALS", value_name = "SEGMENTS", default_value_t = 5)]
-    pub(super) max_wals: usize,
-
-    /// Size of a log segment, in bytes.
-    #[arg(long, env = "REVGATE_WAL_SEGMENT_BYTES", value_name = "BYTES", default_value_t = 64_000_000)]
-    pub(super) wal_segment_bytes: u64,
-
-    /// Time between heartbeats of the leader, in milliseconds.
-    #[arg(long, env = "REVGATE_HEARTBEAT_INTERVAL", value_name = "MS", default_value_t = 100)]
-    pub(super) heartbeat_interval: u64,
-
-    /// Silence after which a new leader is elected, in milliseconds.
-    #[arg(long, env = "REVGATE_ELECTION_TIMEOUT", value_name = "MS", default_value_t = 1_000)]
-    pub(super) election_timeout: u64,
-
-    /// Bytes of the data file in use (not its size) at which writes that grow it are refused and the NOSPACE alarm is
-    /// raised; 0 means 2 GiB, below 0 no limit.
-    #[arg(
-        long,
-        env = "REVGATE_QUOTA_BACKEND_BYTES",
-        value_name = "BYTES",
-        default_value_t = 0,
-        allow_negative_numbers = true
-    )]
-    pub(super) quota_backend_bytes: i64,
-
-    /// Who disarms the NOSPACE alarm that the quota has raised: "auto", the member itself, once deletes and compactions have
-    /// made room; "manual", an operator, as in etcd.
-    #[arg(long, env = "REVGATE_NOSPACE_DISARM", value_enum, default_value_t = NospaceDisarm::Auto)]
-    pub(super) nospace_disarm: NospaceDisarm,
-
-    /// Share of the quota, in percent, below which the bytes in use must fall before the alarm is disarmed by itself.
-    #[arg(
-        long,
-        env = "REVGATE_NOSPACE_LOW_WATER_PERCENT",
-        value_name = "PERCENT",
-        default_value_t = NOSPACE_LOW_WATER_DEFAULT_PERCENT
-    )]
-    pub(super) nospace_low_water_percent: u8,
-
-    /// Longest time between two commits of the data file; 0 means 100ms. (The log is synced before any answer.)
-    #[arg(
-        long,
-        env = "REVGATE_BACKEND_BATCH_INTERVAL",
+        env = "REVGATE_DRAIN_TIMEOUT",
         value_name = "DURATION",
-        default_value = "0",
+        default_value = "10s",
         value_parser = parse_duration
     )]
-    pub(super) backend_batch_interval: Duration,
+    pub(super) drain_timeout: Duration,
 
-    /// Operations after which the data file is committed at once; 0 means 10000.
-    #[arg(long, env = "REVGATE_BACKEND_BATCH_LIMIT", value_name = "OPERATIONS", default_value_t = 0)]
-    pub(super) backend_batch_limit: usize,
+    // TLS.
+    /// PEM file with the certificate for https URLs, and the chain above it. Read again when it changes.
+    #[arg(long, env = "REVGATE_CERT_FILE", value_name = "FILE")]
+    pub(super) cert_file: Option<PathBuf>,
 
-    /// Most compares or operations of one txn.
-    #[arg(long, env = "REVGATE_MAX_TXN_OPS", value_name = "OPERATIONS", default_value_t = 128)]
-    pub(super) max_txn_ops: usize,
+    /// PEM file with the certificate's private key.
+    #[arg(long, env = "REVGATE_KEY_FILE", value_name = "FILE")]
+    pub(super) key_file: Option<PathBuf>,
+
+    /// PEM file with the authorities of clients' certificates. With it, a client on an https URL must have one; its common
+    /// name is the user's.
+    #[arg(long, env = "REVGATE_TRUSTED_CA_FILE", value_name = "FILE")]
+    pub(super) trusted_ca_file: Option<PathBuf>,
+
+    /// Whether clients on https URLs must have a certificate; --trusted-ca-file is needed for it, and implies it.
+    #[arg(
+        long,
+        env = "REVGATE_CLIENT_CERT_AUTH",
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = "true"
+    )]
+    pub(super) client_cert_auth: bool,
+
+    /// Lowest version of TLS that is spoken.
+    #[arg(long, env = "REVGATE_TLS_MIN_VERSION", value_name = "VERSION", value_enum, default_value_t = TlsMinVersion::Tls12)]
+    pub(super) tls_min_version: TlsMinVersion,
+
+    // Limits.
+    /// Most client connections at once.
+    #[arg(long, env = "REVGATE_MAX_CONNECTIONS", value_name = "CONNECTIONS", default_value_t = 50_000)]
+    pub(super) max_connections: usize,
 
     /// Largest request, in bytes.
     #[arg(long, env = "REVGATE_MAX_REQUEST_BYTES", value_name = "BYTES", default_value_t = 1_572_864)]
     pub(super) max_request_bytes: usize,
 
-    /// Most client connections at once.
-    #[arg(long, env = "REVGATE_MAX_CONNECTIONS", value_name = "CONNECTIONS", default_value_t = 50_000)]
-    pub(super) max_connections: usize,
+    /// Most compares or operations of one txn.
+    #[arg(long, env = "REVGATE_MAX_TXN_OPS", value_name = "OPERATIONS", default_value_t = 128)]
+    pub(super) max_txn_ops: usize,
 
+    /// How often a client that holds a watch or another stream open is asked whether it is still there, at least 100ms.
+    #[arg(
+        long,
+        env = "REVGATE_CLIENT_PING_INTERVAL",
+        value_name = "DURATION",
+        default_value = "30s",
+        value_parser = parse_duration
+    )]
+    pub(super) client_ping_interval: Duration,
+
+    /// How long a client may neither read what it is sent nor answer before its connection is ended, at least 1s and no less
+    /// than the time between two pings.
+    #[arg(
+        long,
+        env = "REVGATE_CLIENT_STALL_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "2m",
+        value_parser = parse_duration
+    )]
+    pub(super) client_stall_timeout: Duration,
+
+    /// How often a quiet watch that asked for it is told where it stands, at least 100ms; 0 means 10m.
+    #[arg(
+        long,
+        alias = "experimental-watch-progress-notify-interval",
+        env = "REVGATE_WATCH_PROGRESS_NOTIFY_INTERVAL",
+        value_name = "DURATION",
+        default_value = "0",
+        value_parser = parse_duration
+    )]
+    pub(super) watch_progress_notify_interval: Duration,
+
+    // History.
     /// What --auto-compaction-retention counts.
-    #[arg(long, env = "REVGATE_AUTO_COMPACTION_MODE", value_enum, default_value_t = CompactionMode::Periodic)]
+    #[arg(long, env = "REVGATE_AUTO_COMPACTION_MODE", value_name = "MODE", value_enum, default_value_t = CompactionMode::Periodic)]
     pub(super) auto_compaction_mode: CompactionMode,
 
     /// History that auto-compaction keeps: a duration (or hours) in periodic mode, revisions in revision mode; 0 is off.
@@ -264,9 +262,33 @@ pub(super) struct ServeFlags {
         value_parser = parse_duration
     )]
     pub(super) compaction_reads_wait: Duration,
-    /// Free share of the data file, in percent, above which unused room is given back to the disk without being asked for,
-    /// in small steps with pauses, until half of that share is free; 0 never does. (/v3/maintenance/defragment always does,
-    /// and leaves about 1 percent.)
+
+    // Space.
+    /// Bytes of the data file in use at which writes that grow it are refused (NOSPACE); 0 means 2 GiB, below 0 no limit.
+    #[arg(
+        long,
+        env = "REVGATE_QUOTA_BACKEND_BYTES",
+        value_name = "BYTES",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
+    pub(super) quota_backend_bytes: i64,
+
+    /// Who disarms the quota's NOSPACE alarm: the member itself once there is room, or an operator, as in etcd.
+    #[arg(long, env = "REVGATE_NOSPACE_DISARM", value_name = "WHO", value_enum, default_value_t = NospaceDisarm::Auto)]
+    pub(super) nospace_disarm: NospaceDisarm,
+
+    /// Share of the quota, in percent, below which the bytes in use must fall before the alarm is disarmed by itself.
+    #[arg(
+        long,
+        env = "REVGATE_NOSPACE_LOW_WATER_PERCENT",
+        value_name = "PERCENT",
+        default_value_t = NOSPACE_LOW_WATER_DEFAULT_PERCENT
+    )]
+    pub(super) nospace_low_water_percent: u8,
+
+    /// Free share of the data file, in percent, above which room is given back to the disk by itself, down to half of that
+    /// share; 0 never does.
     #[arg(long, env = "REVGATE_RECLAIM_FREE_PERCENT", value_name = "PERCENT", default_value_t = 25)]
     pub(super) reclaim_free_percent: u64,
 
@@ -274,48 +296,7 @@ pub(super) struct ServeFlags {
     #[arg(long, env = "REVGATE_RECLAIM_FREE_BYTES", value_name = "BYTES", default_value_t = 67_108_864)]
     pub(super) reclaim_free_bytes: u64,
 
-    /// How often a quiet watch that asked for it is told where it stands, at least 100ms; 0 means 10m.
-    #[arg(
-        long,
-        alias = "experimental-watch-progress-notify-interval",
-        env = "REVGATE_WATCH_PROGRESS_NOTIFY_INTERVAL",
-        value_name = "DURATION",
-        default_value = "0",
-        value_parser = parse_duration
-    )]
-    pub(super) watch_progress_notify_interval: Duration,
-
-    /// How often a client that holds a watch or another stream open is asked whether it is still there, at least 100ms.
-    #[arg(
-        long,
-        env = "REVGATE_CLIENT_PING_INTERVAL",
-        value_name = "DURATION",
-        default_value = "30s",
-        value_parser = parse_duration
-    )]
-    pub(super) client_ping_interval: Duration,
-
-    /// How long a client may neither read what it is sent nor answer before its connection is ended, at least 1s and no less
-    /// than the time between two pings.
-    #[arg(
-        long,
-        env = "REVGATE_CLIENT_STALL_TIMEOUT",
-        value_name = "DURATION",
-        default_value = "2m",
-        value_parser = parse_duration
-    )]
-    pub(super) client_stall_timeout: Duration,
-
-    /// Applying a request slower than this is logged.
-    #[arg(
-        long,
-        env = "REVGATE_WARNING_APPLY_DURATION",
-        value_name = "DURATION",
-        default_value = "100ms",
-        value_parser = parse_duration
-    )]
-    pub(super) warning_apply_duration: Duration,
-
+    // Auth.
     /// What stands for a user that has given its password: "simple", or "jwt,sign-method=METHOD" with pub-key=FILE,
     /// priv-key=FILE and ttl=DURATION as needed.
     #[arg(long, env = "REVGATE_AUTH_TOKEN", value_name = "TOKEN", default_value = "simple")]
@@ -329,21 +310,72 @@ pub(super) struct ServeFlags {
     #[arg(long, env = "REVGATE_BCRYPT_COST", value_name = "COST", default_value_t = BCRYPT_COST_DEFAULT)]
     pub(super) bcrypt_cost: u32,
 
-    /// Longest time a stopping member waits for its clients.
+    // Cluster.
+    /// The first members, as name=url pairs separated by commas. One member for now. Default: this member.
+    #[arg(long, env = "REVGATE_INITIAL_CLUSTER", value_name = "NAME=URL,…")]
+    pub(super) initial_cluster: Option<String>,
+
+    /// Whether the cluster begins here, or this member has data already.
+    #[arg(long, env = "REVGATE_INITIAL_CLUSTER_STATE", value_name = "STATE", value_enum, default_value_t = ClusterState::New)]
+    pub(super) initial_cluster_state: ClusterState,
+
+    /// Keeps clusters with equal URLs apart. Part of what ids are made of.
+    #[arg(long, env = "REVGATE_INITIAL_CLUSTER_TOKEN", value_name = "TOKEN", default_value = "etcd-cluster")]
+    pub(super) initial_cluster_token: String,
+
+    /// Where peers connect. A cluster of one has no peers: accepted, and nothing listens there.
+    #[arg(long, env = "REVGATE_LISTEN_PEER_URLS", value_name = "URLS", default_value = "http://localhost:2380")]
+    pub(super) listen_peer_urls: String,
+
+    /// What peers are told to connect to. Part of what the member's id is made of.
     #[arg(
         long,
-        env = "REVGATE_DRAIN_TIMEOUT",
-        value_name = "DURATION",
-        default_value = "10s",
-        value_parser = parse_duration
+        env = "REVGATE_INITIAL_ADVERTISE_PEER_URLS",
+        value_name = "URLS",
+        default_value = "http://localhost:2380"
     )]
-    pub(super) drain_timeout: Duration,
+    pub(super) initial_advertise_peer_urls: String,
 
+    /// Time between heartbeats of the leader, in milliseconds.
+    #[arg(long, env = "REVGATE_HEARTBEAT_INTERVAL", value_name = "MS", default_value_t = 100)]
+    pub(super) heartbeat_interval: u64,
+
+    /// Silence after which a new leader is elected, in milliseconds.
+    #[arg(long, env = "REVGATE_ELECTION_TIMEOUT", value_name = "MS", default_value_t = 1_000)]
+    pub(super) election_timeout: u64,
+
+    // Logs and traces.
     /// How much is logged.
-    #[arg(long, env = "REVGATE_LOG_LEVEL", value_enum, default_value_t = LogLevel::Info)]
+    #[arg(long, env = "REVGATE_LOG_LEVEL", value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
     pub(super) log_level: LogLevel,
 
     /// How log lines look. Default: text on a terminal, json otherwise.
-    #[arg(long, env = "REVGATE_LOG_FORMAT", value_enum)]
+    #[arg(long, env = "REVGATE_LOG_FORMAT", value_name = "FORMAT", value_enum)]
     pub(super) log_format: Option<LogFormat>,
+
+    /// Where log lines go: stderr, stdout or paths of files that are appended to, separated by commas.
+    #[arg(long, env = "REVGATE_LOG_OUTPUTS", value_name = "OUTPUTS", default_value = "stderr")]
+    pub(super) log_outputs: String,
+
+    /// Applying a request slower than this is logged.
+    #[arg(
+        long,
+        alias = "experimental-warning-apply-duration",
+        env = "REVGATE_WARNING_APPLY_DURATION",
+        value_name = "DURATION",
+        default_value = "100ms",
+        value_parser = parse_duration
+    )]
+    pub(super) warning_apply_duration: Duration,
+
+    /// A request that takes longer makes one line in the log, with sizes, times and no values; 0 logs none.
+    #[arg(
+        long,
+        alias = "experimental-warning-unary-request-duration",
+        env = "REVGATE_WARNING_UNARY_REQUEST_DURATION",
+        value_name = "DURATION",
+        default_value = "300ms",
+        value_parser = parse_duration
+    )]
+    pub(super) warning_unary_request_duration: Duration,
 }

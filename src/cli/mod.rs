@@ -1,26 +1,34 @@
 //! The command line: `revgate serve`, which plain `revgate` means too, and the commands that work on files.
 //!
-//! Flags have etcd's names where the meaning is etcd's, and each has an environment variable `REVGATE_<FLAG>`; a flag
-//! given wins over its variable. This room turns words into a [`Config`] and sets up logs; it knows nothing of what is
-//! done with it. The other commands have a file each; what they do to files is done in the rooms below.
+//! Flags have etcd's names where the meaning is etcd's. Each has an environment variable `REVGATE_<FLAG>`, and is a key in
+//! the configuration file; `sources` says which of the three wins. This room turns words into a [`Config`] and sets up
+//! logs; it knows nothing of what is done with it. The other commands have a file each; what they do to files is done in
+//! the rooms below.
 
 mod auth_token;
 mod check;
 mod client;
+mod config;
 mod duration;
 mod flags;
+mod help;
 mod inspect;
 mod logs;
 mod output;
 mod settings;
 mod snapshot;
+mod sources;
 mod urls;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use self::flags::ServeFlags;
+use self::{
+    config::{ConfigCommand, PrintFlags},
+    flags::ServeFlags,
+    sources::{Sources, SourcesError},
+};
 use crate::config::Config;
 
 /// Exit code for flags that cannot be, as clap's.
@@ -38,6 +46,9 @@ struct Cli {
 enum Command {
     /// Serve one member.
     Serve(Box<ServeFlags>),
+    /// Look at the configuration.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Save, restore and look at snapshots; etcd's go too, both ways.
     #[command(subcommand)]
     Snapshot(snapshot::SnapshotCommand),
@@ -57,43 +68,97 @@ pub enum Asked {
     Tool(Tool),
 }
 
-/// A command that works on files and ends.
+/// A command that does something and ends.
 #[derive(Debug)]
-pub struct Tool(Command);
+pub struct Tool(Work);
+
+#[derive(Debug)]
+enum Work {
+    PrintConfig(Box<PrintFlags>, Sources),
+    Snapshot(snapshot::SnapshotCommand),
+    Check(check::CheckFlags),
+    Inspect(inspect::InspectFlags),
+}
 
 impl Tool {
     /// Does the work; the process's exit code. What there is to tell goes to standard output, errors to standard error.
     pub fn run(self) -> ExitCode {
         match self.0 {
-            Command::Serve(_) => unreachable!("is never made a tool"),
-            Command::Snapshot(command) => command.run(),
-            Command::Check(flags) => check::run(&flags),
-            Command::Inspect(flags) => inspect::run(&flags),
+            Work::PrintConfig(flags, sources) => config::print(&flags, &sources),
+            Work::Snapshot(command) => command.run(),
+            Work::Check(flags) => check::run(&flags),
+            Work::Inspect(flags) => inspect::run(&flags),
         }
     }
 }
 
-/// Reads the command line of this process and sets up its logs. What cannot be is told on standard error; then, and after
-/// `--help` and `--version`, the process ends with the code.
+/// Words that name the program and the command whose options come from other sources too.
+const SERVE_WORDS: usize = 2;
+const CONFIG_PRINT_WORDS: usize = 3;
+
+/// Reads the command line of this process, its environment and its configuration file, and sets up its logs. What cannot
+/// be is told on standard error; then, and after `--help` and `--version`, the process ends with the code.
 pub fn read() -> Result<Asked, ExitCode> {
-    let cli = Cli::parse_from(with_default_command(std::env::args_os().collect()));
-    match cli.command {
-        Command::Serve(flags) => {
-            logs::init(flags.log_level, flags.log_format);
-            let config = settings::config(&flags).and_then(|config| settings::check_existing(&flags).map(|()| config));
-            match config {
-                Ok(config) => Ok(Asked::Serve(Box::new(config))),
-                Err(error) => {
-                    eprintln!("error: {error}");
-                    Err(ExitCode::from(EXIT_USAGE))
-                }
+    let args = with_default_command(std::env::args_os().collect());
+    let command = help::arranged(Cli::command());
+    let asked = parse(&command, &args)?;
+    let quiet = |work| {
+        logs::init(flags::LogLevel::Warn, Some(flags::LogFormat::Text), "stderr").map_err(|error| refused(&error))?;
+        Ok(Asked::Tool(Tool(work)))
+    };
+    match asked.command {
+        Command::Serve(_) => serve(&command, &args).map(|config| Asked::Serve(Box::new(config))),
+        Command::Config(ConfigCommand::Print(_)) => {
+            let (cli, sources) = sourced(&command, &args, CONFIG_PRINT_WORDS)?;
+            match cli.command {
+                Command::Config(ConfigCommand::Print(flags)) => quiet(Work::PrintConfig(flags, sources)),
+                _ => unreachable!("is the command that was asked for"),
             }
         }
-        other => {
-            logs::init(flags::LogLevel::Warn, Some(flags::LogFormat::Text));
-            Ok(Asked::Tool(Tool(other)))
-        }
+        Command::Snapshot(command) => quiet(Work::Snapshot(command)),
+        Command::Check(flags) => quiet(Work::Check(flags)),
+        Command::Inspect(flags) => quiet(Work::Inspect(flags)),
     }
+}
+
+fn parse(command: &clap::Command, args: &[OsString]) -> Result<Cli, ExitCode> {
+    let matches = command.clone().try_get_matches_from(args);
+    matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| told(&error))
+}
+
+/// Tells what clap has to say: a mistake, or the help that was asked for.
+fn told(error: &clap::Error) -> ExitCode {
+    match error.print() {
+        Ok(()) => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_USAGE)),
+        // Nobody listens any more.
+        Err(_) => ExitCode::from(EXIT_USAGE),
+    }
+}
+
+/// The command once more, with what environment and file add to it.
+fn sourced(command: &clap::Command, args: &[OsString], words: usize) -> Result<(Cli, Sources), ExitCode> {
+    let variables = std::env::vars_os().map(|(name, _)| name);
+    let sources = sources::read(command, args, words, variables).map_err(|error| match error {
+        SourcesError::CommandLine(error) => told(&error),
+        SourcesError::File(error) => refused(error),
+    })?;
+    let cli = Cli::from_arg_matches(&sources.matches).map_err(|error| told(&error))?;
+    Ok((cli, sources))
+}
+
+fn serve(command: &clap::Command, args: &[OsString]) -> Result<Config, ExitCode> {
+    let (cli, sources) = sourced(command, args, SERVE_WORDS)?;
+    let Command::Serve(flags) = cli.command else { unreachable!("is the command that was asked for") };
+    logs::init(flags.log_level, flags.log_format, &flags.log_outputs)
+        .map_err(|error| refused(&sources.complaint(&error)))?;
+    sources.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    let config = settings::config(&flags).and_then(|config| settings::check_existing(&flags).map(|()| config));
+    config.map_err(|error| refused(sources.complaint(&error)))
+}
+
+fn refused(complaint: impl std::fmt::Display) -> ExitCode {
+    eprintln!("error: {complaint}");
+    ExitCode::from(EXIT_USAGE)
 }
 
 /// The settings that flags alone make, for the fuzz targets that need a member.

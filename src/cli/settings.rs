@@ -8,12 +8,12 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use thiserror::Error;
 
-use crate::config::{AutoCompaction, Config, QUOTA_DEFAULT_BYTES};
+use crate::config::{AutoCompaction, Config, ListenUrl, QUOTA_DEFAULT_BYTES, RequestLog};
 
 use super::{
     auth_token,
     duration::parse_duration,
-    flags::{ClusterState, CompactionMode, NospaceDisarm, ServeFlags},
+    flags::{ClusterState, CompactionMode, LogLevel, NospaceDisarm, ServeFlags},
     urls,
 };
 
@@ -42,8 +42,10 @@ const BCRYPT_COSTS: RangeInclusive<u32> = 4..=31;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("--{flag}: {problem}")]
 pub(super) struct FlagError {
-    flag: &'static str,
-    problem: String,
+    /// Its name.
+    pub(super) flag: &'static str,
+    /// What is wrong with its value.
+    pub(super) problem: String,
 }
 
 fn wrong<T>(flag: &'static str, problem: impl Into<String>) -> Result<T, FlagError> {
@@ -63,11 +65,13 @@ pub(super) fn config(flags: &ServeFlags) -> Result<Config, FlagError> {
         return wrong("name", "must not be empty, and must not contain ',' or '='");
     }
     let listen_client_urls = urls::listen_urls(&flags.listen_client_urls).map_err(flag("listen-client-urls"))?;
+    let listen_metrics_urls = metrics_urls(flags)?;
     Ok(Config {
         name: flags.name.clone(),
         data_dir: flags.data_dir.clone(),
-        transport: transport::transport(flags, &listen_client_urls)?,
+        transport: transport::transport(flags, &listen_client_urls, &listen_metrics_urls)?,
         listen_client_urls,
+        listen_metrics_urls,
         advertise_client_urls,
         listen_peer_urls: urls::url_list(&flags.listen_peer_urls).map_err(flag("listen-peer-urls"))?,
         initial_cluster: initial_cluster(flags, &peer_urls)?,
@@ -94,6 +98,10 @@ pub(super) fn config(flags: &ServeFlags) -> Result<Config, FlagError> {
         reclaim_free_bytes: flags.reclaim_free_bytes,
         watch_progress_notify_interval: progress_notify(flags)?,
         warning_apply_duration: flags.warning_apply_duration,
+        request_log: RequestLog {
+            slow: flags.warning_unary_request_duration,
+            key_prefixes: flags.log_level == LogLevel::Debug,
+        },
         auth_tokens: auth_token::parse(
             &flags.auth_token,
             within("auth-token-ttl", flags.auth_token_ttl, TOKEN_TTL_SECS)?,
@@ -102,6 +110,14 @@ pub(super) fn config(flags: &ServeFlags) -> Result<Config, FlagError> {
         bcrypt_cost: within("bcrypt-cost", flags.bcrypt_cost, BCRYPT_COSTS)?,
         drain_timeout: flags.drain_timeout,
     })
+}
+
+/// No URLs, or an empty list of them, as etcd has it: no port of their own.
+fn metrics_urls(flags: &ServeFlags) -> Result<Vec<ListenUrl>, FlagError> {
+    match flags.listen_metrics_urls.as_deref().map(str::trim) {
+        None | Some("") => Ok(Vec::new()),
+        Some(urls) => urls::listen_urls(urls).map_err(|problem| FlagError { flag: "listen-metrics-urls", problem }),
+    }
 }
 
 /// What 0 stands for, as in etcd.

@@ -18,7 +18,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    front::{self, Connection, Front, Security},
+    Serves,
+    front::{self, Admission, Connection, Front, Security},
     patience::Patient,
     tls::Tls,
 };
@@ -37,17 +38,24 @@ const TCP_KEEPALIVE_MIN: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(5);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// Where connections come in, and what they are for.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pub(super) socket: TcpListener,
+    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) serves: Serves,
+}
+
 /// Accepts on one listener until `closed`.
 pub(super) async fn accept(
-    listener: TcpListener,
-    tls: Option<Arc<Tls>>,
+    Listener { socket, tls, serves }: Listener,
     front: Arc<Front>,
     connections: Arc<Semaphore>,
     closed: CancellationToken,
 ) {
     let mut pause = ACCEPT_PAUSE_MIN;
     loop {
-        let Some((stream, peer, permit)) = closed.run_until_cancelled(next(&listener, &connections, &mut pause)).await
+        let Some((stream, peer, permit)) = closed.run_until_cancelled(next(&socket, &connections, &mut pause)).await
         else {
             return;
         };
@@ -55,7 +63,8 @@ pub(super) async fn accept(
             tracing::debug!(%error, "a connection was gone before it was served");
             continue;
         }
-        front.tasks.spawn(welcome((stream, peer), tls.clone(), Arc::clone(&front), permit));
+        let admission = Admission { _permit: permit, peer, serves };
+        front.tasks.spawn(welcome(stream, tls.clone(), Arc::clone(&front), admission));
     }
 }
 
@@ -102,20 +111,15 @@ fn prepare(stream: &TcpStream, ping_interval: Duration, stall_timeout: Duration)
 }
 
 /// Shakes hands where TLS is spoken, and serves.
-async fn welcome(
-    (stream, peer): (TcpStream, SocketAddr),
-    tls: Option<Arc<Tls>>,
-    front: Arc<Front>,
-    permit: OwnedSemaphorePermit,
-) {
+async fn welcome(stream: TcpStream, tls: Option<Arc<Tls>>, front: Arc<Front>, admission: Admission) {
     let Some(tls) = tls else {
-        serve(stream, Arc::new(Connection::new(front, permit, peer, Security::None))).await;
+        serve(stream, Arc::new(Connection::new(front, admission, Security::None))).await;
         return;
     };
     match front.going_down.run_until_cancelled(tls.handshake(stream)).await {
         Some(Ok((stream, certificate_name))) => {
             let security = Security::Tls { certificate_name };
-            serve(stream, Arc::new(Connection::new(front, permit, peer, security))).await;
+            serve(stream, Arc::new(Connection::new(front, admission, security))).await;
         }
         Some(Err(error)) => tracing::debug!(%error, "a client did not get through the TLS handshake"),
         None => {}

@@ -1,7 +1,7 @@
 //! What an operator looks at when watches are slow: every stream of this member, those that lag most first.
 //!
 //! `GET /debug/watchers` is text, with `?format=json` JSON. It tells who is connected, so with authentication on it is for
-//! those with the role `root`.
+//! those with the role `root`; on a port for metrics alone it is for whoever reaches that.
 
 use std::fmt::Write as _;
 

@@ -23,6 +23,7 @@ use tokio_util::{
 };
 
 use super::{
+    Serves,
     access::Access,
     caller,
     encoding::Encoding,
@@ -31,6 +32,7 @@ use super::{
     path::{self, Place},
     patience::Stalled,
     range::{Answer, RangePieces},
+    record::{Observer, Record},
     reply::{self, Body, Reply},
     routes::{Method, Router},
     server_stream, side,
@@ -52,6 +54,8 @@ pub(super) struct Front {
     pub(super) services: Services,
     pub(super) metrics: Metrics,
     pub(super) limits: Limits,
+    /// Notes what is to be told of calls.
+    pub(super) observer: Observer,
     access: Access,
     /// Nothing new begins, and what waits for others ends: the member is going down.
     pub(super) going_down: CancellationToken,
@@ -76,8 +80,15 @@ pub(super) struct Front {
 }
 
 impl Front {
-    pub(super) fn new(services: Services, metrics: Metrics, request_bytes_max: usize, transport: &Transport) -> Front {
+    pub(super) fn new(
+        services: Services,
+        metrics: Metrics,
+        request_bytes_max: usize,
+        transport: &Transport,
+        observer: Observer,
+    ) -> Front {
         Front {
+            observer,
             access: Access::new(transport),
             limits: Limits::new(request_bytes_max),
             going_down: CancellationToken::new(),
@@ -124,30 +135,35 @@ pub(super) enum Security {
     },
 }
 
+/// What a connection was let in with.
+#[derive(Debug)]
+pub(super) struct Admission {
+    /// Its place among all connections.
+    pub(super) _permit: OwnedSemaphorePermit,
+    /// Where the client connects from.
+    pub(super) peer: SocketAddr,
+    /// What its listener is for.
+    pub(super) serves: Serves,
+}
+
 /// One client connection; whatever outlives its HTTP part (a socket) holds on to it.
 #[derive(Debug)]
 pub(super) struct Connection {
     front: Arc<Front>,
-    peer: SocketAddr,
+    admission: Admission,
     security: Security,
     stalled: Stalled,
-    _permit: OwnedSemaphorePermit,
 }
 
 impl Connection {
-    pub(super) fn new(
-        front: Arc<Front>,
-        permit: OwnedSemaphorePermit,
-        peer: SocketAddr,
-        security: Security,
-    ) -> Connection {
+    pub(super) fn new(front: Arc<Front>, admission: Admission, security: Security) -> Connection {
         front.metrics.http_connections.inc();
-        Connection { front, peer, security, stalled: Stalled::default(), _permit: permit }
+        Connection { front, admission, security, stalled: Stalled::default() }
     }
 
     /// Where the client connects from.
     pub(super) fn peer(&self) -> SocketAddr {
-        self.peer
+        self.admission.peer
     }
 
     /// Whether the connection was given up.
@@ -175,6 +191,11 @@ impl Drop for Connection {
 
 /// Answers one request.
 pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incoming>) -> Reply {
+    if connection.admission.serves == Serves::Metrics {
+        // Neither by name nor by origin: a probe calls a pod by its address, and no page has business here.
+        let encoding = Encoding::accepted(request.headers());
+        return reply::encoded(metrics_endpoint(&connection, &request).await, encoding).await;
+    }
     let access = &connection.front.access;
     if let Some(refusal) = access.refuse_host(matches!(connection.security, Security::Tls { .. }), &request) {
         connection.front.other_meter.answered(refusal.status());
@@ -272,15 +293,18 @@ async fn api_call(connection: &Arc<Connection>, method: Method, call: Call, requ
         };
         return server_stream::lines(messages, ends, call).await;
     }
+    let mut record = front.observer.begin(call.route(), began);
     let answer = async {
         let text = front.limits.read_body(body, asks_first).await?;
+        record.read(text.len());
         let _call = front.begin_call()?;
-        unary_call(front, method, &caller, &text).await
+        unary_call(front, method, &caller, &text, &mut record).await
     };
     let answer = match timeout {
         None => answer.await,
         Some(timeout) => within(timeout.saturating_sub(began.elapsed()), answer).await,
     };
+    record.ends(answer.as_ref().map(Answer::len));
     match answer {
         Ok(Answer::Begun(first, rest)) => {
             call.answered(StatusCode::OK);
@@ -309,11 +333,18 @@ fn wishes(front: &Front, headers: &hyper::HeaderMap) -> Result<Wishes, ApiError>
 }
 
 /// A unary call that ends with the member if it waits for other clients. Dropping it ends its wait.
-async fn unary_call(front: &Front, method: Method, caller: &Caller, text: &[u8]) -> Result<Answer, ApiError> {
-    let answer = unary::call(&front.services, &front.limits, method, caller, text);
+async fn unary_call(
+    front: &Front,
+    method: Method,
+    caller: &Caller,
+    text: &[u8],
+    record: &mut Record<'_>,
+) -> Result<Answer, ApiError> {
     if !method.may_wait() {
-        return answer.await;
+        return unary::call(&front.services, &front.limits, method, caller, text, record).await;
     }
+    record.waits_for_others();
+    let answer = unary::call(&front.services, &front.limits, method, caller, text, record);
     front.going_down.run_until_cancelled(answer).await.unwrap_or(Err(ApiError::Stopped))
 }
 
@@ -338,16 +369,33 @@ fn finish(mut call: Call, answer: Result<Vec<u8>, ApiError>) -> Reply {
     reply
 }
 
+/// What is served where metrics alone are: anything else is not there, whatever the method.
+async fn metrics_endpoint(connection: &Connection, request: &Request<Incoming>) -> Reply {
+    let front = connection.front();
+    if let Some(reply) = refusal(request) {
+        front.other_meter.answered(reply.status());
+        return reply;
+    }
+    match path::place(request.uri()) {
+        Place::Here(path) if side::is_for_operators(&path) => side_endpoint(connection, &path, request).await,
+        Place::Here(_) | Place::Elsewhere(_) | Place::Malformed => {
+            front.other_meter.answered(reply::status_of(&ApiError::NoSuchPath));
+            reply::error(&ApiError::NoSuchPath)
+        }
+    }
+}
+
 async fn side_endpoint(connection: &Connection, path: &str, request: &Request<Incoming>) -> Reply {
     let front = connection.front();
     let (meter, reply) = match side::template(path) {
         None => (&*front.other_meter, side::not_found()),
         Some(template) => {
             let reply = if request.method() == HttpMethod::GET {
-                {
-                    let caller = caller::of_request(request.headers(), connection.certificate_name());
-                    side::answer(front, path, request.uri().query().unwrap_or_default(), &caller).await
-                }
+                let caller = match connection.admission.serves {
+                    Serves::Everything => caller::of_request(request.headers(), connection.certificate_name()),
+                    Serves::Metrics => Caller::operator(),
+                };
+                side::answer(front, path, request.uri().query().unwrap_or_default(), &caller).await
             } else {
                 reply::text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n")
             };

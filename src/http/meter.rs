@@ -93,6 +93,11 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// The path metrics name.
+    pub(super) fn route(&self) -> &'static str {
+        self.meter.route
+    }
+
     /// Notes how the call ends. Without this it counts as canceled.
     pub(super) fn ends(&mut self, failure: Option<&ApiError>) {
         self.code = failure.map_or(Code::Ok, ApiError::code);

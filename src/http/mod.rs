@@ -25,6 +25,7 @@ mod outputs;
 mod path;
 mod patience;
 mod range;
+mod record;
 mod reply;
 mod routes;
 mod server_stream;
@@ -42,12 +43,16 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use self::front::Front;
+use self::{accept::Listener, front::Front, record::Observer};
 pub use self::{
     client_tls::ClientTls,
     tls::{Tls, TlsError},
 };
-use crate::{config::Transport, metrics::Metrics, service::Services};
+use crate::{
+    config::{RequestLog, Transport},
+    metrics::Metrics,
+    service::Services,
+};
 
 /// Settings of the front.
 #[derive(Debug)]
@@ -58,6 +63,8 @@ pub struct HttpOptions {
     pub connections_max: usize,
     /// Who is let in, and to what. Its files are not looked at: `tls` is what came of them.
     pub transport: Transport,
+    /// Which calls make a line in the log.
+    pub request_log: RequestLog,
     /// Certificates, for the listeners that need them.
     pub tls: Option<Tls>,
 }
@@ -69,12 +76,28 @@ pub struct HttpListener {
     pub socket: std::net::TcpListener,
     /// Whether clients speak TLS here.
     pub is_tls: bool,
+    /// What is served here.
+    pub serves: Serves,
 }
+
+/// What a listener is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serves {
+    /// Everything, for clients.
+    Everything,
+    /// Probes, metrics, versions and debug, for operators' tools. Who reaches it needs no user.
+    Metrics,
+}
+
+/// Most connections at once to the listeners for metrics. They are counted apart: probes get through when clients have
+/// taken all connections there are for them.
+const METRICS_CONNECTIONS_MAX: usize = 64;
 
 /// The running front.
 #[derive(Debug)]
 pub struct HttpServer {
     addresses: Vec<SocketAddr>,
+    metrics_addresses: Vec<SocketAddr>,
     front: Arc<Front>,
     accepting: CancellationToken,
 }
@@ -92,32 +115,47 @@ impl HttpServer {
         metrics: Metrics,
     ) -> io::Result<HttpServer> {
         let tls = options.tls.map(Arc::new);
-        let mut addresses = Vec::new();
+        let (mut addresses, mut metrics_addresses) = (Vec::new(), Vec::new());
         let mut bound = Vec::new();
-        for HttpListener { socket, is_tls } in listeners {
+        for HttpListener { socket, is_tls, serves } in listeners {
             let tls = if is_tls {
                 let missing = || io::Error::new(io::ErrorKind::InvalidInput, "TLS needs a certificate and its key");
                 Some(tls.clone().ok_or_else(missing)?)
             } else {
                 None
             };
-            addresses.push(socket.local_addr()?);
+            match serves {
+                Serves::Everything => addresses.push(socket.local_addr()?),
+                Serves::Metrics => metrics_addresses.push(socket.local_addr()?),
+            }
             socket.set_nonblocking(true)?;
-            bound.push((tokio::net::TcpListener::from_std(socket)?, tls));
+            bound.push(Listener { socket: tokio::net::TcpListener::from_std(socket)?, tls, serves });
         }
-        let front = Arc::new(Front::new(services, metrics, options.request_bytes_max, &options.transport));
-        let connections = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
+        let observer = Observer::new(&options.request_log);
+        let front = Front::new(services, metrics, options.request_bytes_max, &options.transport, observer);
+        let front = Arc::new(front);
+        let of_clients = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
+        let of_metrics = Arc::new(Semaphore::new(METRICS_CONNECTIONS_MAX));
         let accepting = CancellationToken::new();
-        for (listener, tls) in bound {
-            let accepting = accepting.clone();
-            front.tasks.spawn(accept::accept(listener, tls, Arc::clone(&front), Arc::clone(&connections), accepting));
+        for listener in bound {
+            let connections = match listener.serves {
+                Serves::Everything => &of_clients,
+                Serves::Metrics => &of_metrics,
+            };
+            let (connections, accepting) = (Arc::clone(connections), accepting.clone());
+            front.tasks.spawn(accept::accept(listener, Arc::clone(&front), connections, accepting));
         }
-        Ok(HttpServer { addresses, front, accepting })
+        Ok(HttpServer { addresses, metrics_addresses, front, accepting })
     }
 
-    /// Where it listens (port 0 resolved).
+    /// Where it listens for clients (port 0 resolved).
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where it serves metrics alone (port 0 resolved).
+    pub fn metrics_addresses(&self) -> &[SocketAddr] {
+        &self.metrics_addresses
     }
 
     /// Stops accepting, lets requests in flight finish, and ends streams cleanly (close frames, last chunk): watches once they

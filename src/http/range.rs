@@ -24,6 +24,7 @@ use super::{
     encoding::{Encoder, Encoding},
     json::write::RangeWriter,
     meter::Call,
+    record::Record,
 };
 use crate::{
     error::ApiError,
@@ -55,20 +56,32 @@ pub(super) enum Answer {
     Begun(Vec<u8>, Box<RangeBody>),
 }
 
-/// A piece, and what makes the next one unless it is the last.
-type Piece = (Vec<u8>, Option<Box<RangeBody>>);
+impl Answer {
+    /// Bytes of it that are made.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Answer::Whole(text) | Answer::Begun(text, _) => text.len(),
+        }
+    }
+}
+
+/// A piece, and what makes the next one; of the last one, how many keys there are.
+type Piece = (Vec<u8>, Result<Box<RangeBody>, i64>);
 
 impl RangeBody {
     /// Makes the answer, or its beginning if it is not small.
-    pub(super) async fn begin(answer: RangeAnswer) -> Result<Answer, ApiError> {
+    pub(super) async fn begin(answer: RangeAnswer, record: &mut Record<'_>) -> Result<Answer, ApiError> {
         let RangeAnswer { header, cursor, next_page, is_long } = answer;
         let writer = RangeWriter::begin(Some(&header), SMALL_ANSWER_BYTES);
         let body = Box::new(RangeBody { cursor, next_page, writer });
         let begun =
             if is_long { elsewhere(move || body.piece(WHOLE_BYTES_MAX)).await } else { body.piece(WHOLE_BYTES_MAX) };
         begun.map(|(piece, rest)| match rest {
-            None => Answer::Whole(piece),
-            Some(rest) => Answer::Begun(piece, rest),
+            Err(count) => {
+                record.counted(count);
+                Answer::Whole(piece)
+            }
+            Ok(rest) => Answer::Begun(piece, rest),
         })
     }
 
@@ -82,8 +95,8 @@ impl RangeBody {
                         let (piece, rest) = body.piece(PIECE_BYTES)?;
                         whole.extend_from_slice(&piece);
                         match rest {
-                            None => return Ok(whole),
-                            Some(rest) => body = rest,
+                            Err(_) => return Ok(whole),
+                            Ok(rest) => body = rest,
                         }
                     }
                 })
@@ -104,10 +117,10 @@ impl RangeBody {
                 let (more, count) = self.cursor.more_and_count();
                 let next_page = self.next_page.zip(self.cursor.page_end());
                 let token = next_page.map(|(page, after)| page.token(after, count)).unwrap_or_default();
-                return Ok((self.writer.end(more, count, &token), None));
+                return Ok((self.writer.end(more, count, &token), Err(count)));
             }
             if self.writer.len() >= bytes {
-                return Ok((self.writer.take(), Some(self)));
+                return Ok((self.writer.take(), Ok(self)));
             }
         }
     }
@@ -232,7 +245,10 @@ impl RangePieces {
         self.state = State::Making(spawn_blocking(move || {
             let (piece, rest) = match first {
                 Some(first) => (first, Some(body)),
-                None => body.piece(PIECE_BYTES)?,
+                None => {
+                    let (piece, rest) = body.piece(PIECE_BYTES)?;
+                    (piece, rest.ok())
+                }
             };
             let encoded =
                 encoder.encode(piece, rest.is_none()).map_err(|error| ApiError::Internal(error.to_string()))?;

@@ -30,6 +30,11 @@ pub(super) fn template(path: &str) -> Option<&'static str> {
     }
 }
 
+/// Whether a path is served where metrics alone are.
+pub(super) fn is_for_operators(path: &str) -> bool {
+    template(path).is_some_and(|template| template != "/openapi.json")
+}
+
 /// Every template, for resolving meters.
 pub(super) const TEMPLATES: [&str; 7] =
     ["/version", "/health", "/metrics", debug::WATCHERS_PATH, "/openapi.json", "/livez", "/readyz"];

@@ -111,7 +111,7 @@ async fn serve(mut socket: WebSocket, connection: &Connection, asked: Asked, mut
     let (timeout, is_watch) = (asked.timeout, asked.method == Some(Method::Watch));
     let end = {
         // In a box for the time it lasts: what is said in the end needs other memory.
-        let conversation = converse(&mut socket, connection, asked);
+        let conversation = converse(&mut socket, connection, asked, call.route());
         match timeout {
             None => conversation.await,
             Some(timeout) => {
@@ -171,7 +171,7 @@ async fn say_farewell(socket: &mut WebSocket, end: End, call: &mut Call) {
 }
 
 /// Serves what was asked for until it ends.
-async fn converse(socket: &mut WebSocket, connection: &Connection, asked: Asked) -> End {
+async fn converse(socket: &mut WebSocket, connection: &Connection, asked: Asked, route: &'static str) -> End {
     let front = connection.front();
     let Asked { method, caller, requires_leader, .. } = asked;
     match method {
@@ -181,7 +181,7 @@ async fn converse(socket: &mut WebSocket, connection: &Connection, asked: Asked)
         }
         Some(Method::LeaseKeepAlive) => Box::pin(keep_alive(socket, front, &caller)).await,
         Some(method) if method.is_server_stream() => Box::pin(messages(socket, front, method, &caller)).await,
-        Some(method) => Box::pin(once(socket, front, method, &caller)).await,
+        Some(method) => Box::pin(once(socket, front, (method, route), &caller)).await,
         None => {
             let body = reply::error_body(&ApiError::NoSuchPath);
             send(socket, body.into()).await.err().unwrap_or(End::Finished)
@@ -354,7 +354,7 @@ async fn messages(socket: &mut WebSocket, front: &Front, method: Method, caller:
 }
 
 /// A unary call: one message in, one out.
-async fn once(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
+async fn once(socket: &mut WebSocket, front: &Front, (method, route): (Method, &'static str), caller: &Caller) -> End {
     let mut pulse = Pulse::new(front);
     let text = match request(socket, front, &mut pulse).await {
         Ok(text) => text,
@@ -364,7 +364,12 @@ async fn once(socket: &mut WebSocket, front: &Front, method: Method, caller: &Ca
         Ok(call) => call,
         Err(error) => return End::Refused(error),
     };
-    let answer = unary::call(&front.services, &front.limits, method, caller, &text);
+    let mut record = front.observer.begin(route, Instant::now().into_std());
+    record.read(text.len());
+    if method.may_wait() {
+        record.waits_for_others();
+    }
+    let answer = unary::call(&front.services, &front.limits, method, caller, &text, &mut record);
     let answer = if method.may_wait() {
         tokio::select! {
             answer = answer => answer,
@@ -378,6 +383,8 @@ async fn once(socket: &mut WebSocket, front: &Front, method: Method, caller: &Ca
         Ok(answer) => RangeBody::whole(answer).await,
         Err(error) => Err(error),
     };
+    record.ends(answer.as_ref().map(Vec::len));
+    drop(record);
     let body = answer.unwrap_or_else(|error| reply::error_body(&error));
     send(socket, body.into()).await.err().unwrap_or(End::Finished)
 }

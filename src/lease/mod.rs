@@ -84,7 +84,7 @@ impl Lessor {
         }
         for (id, key) in attachments {
             if id != 0 && state.attach(&key, id).is_err() {
-                tracing::warn!(lease = id, key = %key.escape_ascii(), "key hangs on a lease that is not stored");
+                tracing::warn!(lease = id, key_bytes = key.len(), "a key hangs on a lease that is not stored");
             }
         }
         *self.state.lock() = state;

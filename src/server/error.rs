@@ -18,11 +18,13 @@ const DAMAGE_ADVICE: &str = "nothing was changed; restore the data dir from a ba
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// A client listener could not be bound.
-    #[error("cannot listen on {url}: {}", listen_advice(source))]
+    /// A listener could not be bound.
+    #[error("cannot listen on {url}: {}", listen_advice(source, flag))]
     Listen {
         /// As configured.
         url: String,
+        /// By which flag.
+        flag: &'static str,
         /// What the system said.
         #[source]
         source: io::Error,
@@ -125,18 +127,19 @@ impl From<MvccError> for ServerError {
     }
 }
 
-fn listen_advice(source: &io::Error) -> String {
+fn listen_advice(source: &io::Error, flag: &str) -> String {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
-            "address already in use; another process (a revgate, an etcd?) listens there: stop \
-                                     that one, or choose another address with --listen-client-urls"
-                .into()
+            format!(
+                "address already in use; another process (a revgate, an etcd?) listens there: stop that one, or choose \
+                 another address with {flag}"
+            )
         }
         io::ErrorKind::AddrNotAvailable => {
-            format!("{source}; this machine has no such address: choose one it has with --listen-client-urls")
+            format!("{source}; this machine has no such address: choose one it has with {flag}")
         }
         io::ErrorKind::PermissionDenied => {
-            format!("{source}; choose a port above 1023 with --listen-client-urls, or give the process the right")
+            format!("{source}; choose a port above 1023 with {flag}, or give the process the right")
         }
         _ => source.to_string(),
     }
@@ -161,6 +164,7 @@ mod tests {
     fn messages_say_where_and_what_to_do() {
         let in_use = ServerError::Listen {
             url: "http://127.0.0.1:2379".into(),
+            flag: "--listen-client-urls",
             source: io::Error::from(io::ErrorKind::AddrInUse),
         };
         let text = in_use.to_string();

@@ -32,7 +32,7 @@ use crate::{
     config::{Config, ListenUrl},
     consensus::{Consensus, ConsensusOptions},
     disk::{Disk, RealDisk},
-    http::{HttpListener, HttpOptions, HttpServer, Tls},
+    http::{HttpListener, HttpOptions, HttpServer, Serves, Tls},
     lease::Lessor,
     metrics::Metrics,
     mvcc::{ReclaimOptions, Store, StoreOptions, buckets},
@@ -62,6 +62,8 @@ pub struct Server {
     http: HttpServer,
     /// Whether clients speak TLS, for each listener.
     is_tls: Vec<bool>,
+    /// The same for the listeners of metrics.
+    is_metrics_tls: Vec<bool>,
     tasks: Tasks,
     consensus: Consensus,
     state: State,
@@ -80,7 +82,8 @@ impl Server {
     pub async fn start_on(disk: Arc<dyn Disk>, config: Config) -> Result<Server, ServerError> {
         let begun = Instant::now();
         let tls = config.transport.tls.clone().map(Tls::load).transpose()?;
-        let listeners = listen::bind(&config.listen_client_urls)?;
+        let listeners = listen::bind(&config.listen_client_urls, "--listen-client-urls")?;
+        let metrics_listeners = listen::bind(&config.listen_metrics_urls, "--listen-metrics-urls")?;
         let metrics = Metrics::new();
         let floors = {
             let (disk, config, metrics) = (disk.clone(), config.clone(), metrics.clone());
@@ -96,7 +99,7 @@ impl Server {
             .map_err(|error| ServerError::consensus(error, &data_dir))?;
         let services = Services::new(&config, state.clone(), consensus.clone(), &metrics);
         let tasks = Tasks::start(&config, &services, &metrics);
-        let http = start_http(&config, listeners, tls, services.clone(), &metrics)?;
+        let http = start_http(&config, (listeners, metrics_listeners), tls, services.clone(), &metrics)?;
 
         metrics.version.with_label_values(&[&services.maintenance.versions().server]).set(1);
         metrics.id.with_label_values(&[&format!("{:x}", state.members.local_id())]).set(1);
@@ -108,8 +111,17 @@ impl Server {
             took = ?begun.elapsed(),
             "ready to serve"
         );
-        let is_tls = config.listen_client_urls.iter().map(ListenUrl::is_tls).collect();
-        Ok(Server { http, is_tls, tasks, consensus, state, data_dir, drain_timeout: config.drain_timeout })
+        let is_tls = |urls: &[ListenUrl]| urls.iter().map(ListenUrl::is_tls).collect();
+        Ok(Server {
+            http,
+            is_tls: is_tls(&config.listen_client_urls),
+            is_metrics_tls: is_tls(&config.listen_metrics_urls),
+            tasks,
+            consensus,
+            state,
+            data_dir,
+            drain_timeout: config.drain_timeout,
+        })
     }
 
     /// Where clients connect; a port given as 0 is the one that was found.
@@ -119,8 +131,12 @@ impl Server {
 
     /// The same as URLs.
     pub fn urls(&self) -> Vec<String> {
-        let listeners = self.addresses().iter().zip(&self.is_tls);
-        listeners.map(|(address, is_tls)| format!("{}://{address}", listen::scheme(*is_tls))).collect()
+        listen::urls(self.addresses(), &self.is_tls)
+    }
+
+    /// Where metrics alone are served, as URLs.
+    pub fn metrics_urls(&self) -> Vec<String> {
+        listen::urls(self.http.metrics_addresses(), &self.is_metrics_tls)
     }
 
     /// Where everything is kept.
@@ -232,7 +248,7 @@ fn consensus_options(config: &Config, state: &State, data_dir: &DataDir) -> Cons
 
 fn start_http(
     config: &Config,
-    listeners: Vec<TcpListener>,
+    (clients, metrics_alone): (Vec<TcpListener>, Vec<TcpListener>),
     tls: Option<Tls>,
     services: Services,
     metrics: &Metrics,
@@ -241,10 +257,14 @@ fn start_http(
         request_bytes_max: config.request_bytes_max,
         connections_max: config.connections_max,
         transport: config.transport.clone(),
+        request_log: config.request_log.clone(),
         tls,
     };
-    let urls = config.listen_client_urls.iter();
+    let clients = clients.into_iter().zip(&config.listen_client_urls);
+    let metrics_alone = metrics_alone.into_iter().zip(&config.listen_metrics_urls);
+    let listener =
+        |serves| move |(socket, url): (TcpListener, &ListenUrl)| HttpListener { socket, is_tls: url.is_tls(), serves };
     let listeners =
-        listeners.into_iter().zip(urls).map(|(socket, url)| HttpListener { socket, is_tls: url.is_tls() }).collect();
+        clients.map(listener(Serves::Everything)).chain(metrics_alone.map(listener(Serves::Metrics))).collect();
     HttpServer::start(listeners, options, services, metrics.clone()).map_err(ServerError::Http)
 }

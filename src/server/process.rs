@@ -95,8 +95,12 @@ fn failed(reason: &str) -> u8 {
 fn greet(server: &Server) {
     let listening = server.urls();
     let data_dir = std::path::absolute(server.data_dir()).unwrap_or_else(|_| server.data_dir().to_owned());
+    let metrics = match &server.metrics_urls()[..] {
+        [] => String::new(),
+        urls => format!("probes and metrics are on {}\n", urls.join(", ")),
+    };
     let lines = format!(
-        "revgate listens on {}\nits data is in {}\ntry: curl -d '{{\"key\":\"Zm9v\",\"value\":\"YmFy\"}}' {}/v3/kv/put\n",
+        "revgate listens on {}\n{metrics}its data is in {}\ntry: curl -d '{{\"key\":\"Zm9v\",\"value\":\"YmFy\"}}' {}/v3/kv/put\n",
         listening.join(", "),
         data_dir.display(),
         listening.first().map_or("", |url| url),

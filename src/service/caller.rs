@@ -14,6 +14,15 @@ pub struct Caller {
     pub token: Option<String>,
     /// The common name of the client's certificate, if the connection was made with one that was verified.
     pub certificate_name: Option<String>,
+    /// Whether the client came where only operators are let: it may look at how the member does, whoever it is.
+    pub is_operator: bool,
+}
+
+impl Caller {
+    /// Who comes where only operators are let, and need not say who they are.
+    pub fn operator() -> Caller {
+        Caller { is_operator: true, ..Caller::default() }
+    }
 }
 
 impl std::fmt::Debug for Caller {
@@ -22,6 +31,7 @@ impl std::fmt::Debug for Caller {
         f.debug_struct("Caller")
             .field("token", &self.token.as_ref().map(|_| "…"))
             .field("certificate_name", &self.certificate_name)
+            .field("is_operator", &self.is_operator)
             .finish()
     }
 }
@@ -41,6 +51,12 @@ impl Core {
     /// Whether the caller may do what concerns everybody: only users with the role `root` may.
     pub(super) fn require_admin(&self, caller: &Caller) -> Result<(), ApiError> {
         self.state.auth.check_admin(&self.identify(caller)?.user)
+    }
+
+    /// Whether the caller may look at what tells how the member does, and who is connected: operators, and users with the
+    /// role `root`. Nothing may be changed on the strength of it.
+    pub(super) fn require_observer(&self, caller: &Caller) -> Result<(), ApiError> {
+        if caller.is_operator { Ok(()) } else { self.require_admin(caller) }
     }
 
     /// What the caller may do with keys, for reads that do not go through the log.

@@ -27,8 +27,8 @@ SECRET_TLS = {"tls": {"client": {"enabled": True, "existingSecret": "certificate
 MANAGED_TLS = {"tls": {"client": {"enabled": True, "certManager": {"enabled": True, "issuerRef": {"name": "issuer"}}}}}
 MUTUAL_TLS = {
     "tls": {"client": {"enabled": True, "existingSecret": "certificate", "clientCertAuth": True, "jobsSecret": "jobs"}},
-    "metrics": {"ownPort": {"enabled": True}},
 }
+ONE_PORT = {"metrics": {"ownPort": {"enabled": False}}}
 PASSWORD = 'all of " and \\ and ü'
 AUTH = {"auth": {"enabled": True, "rootPassword": PASSWORD}}
 BACKUP = {"backup": {"enabled": True}}
@@ -97,10 +97,6 @@ def pods(all_objects):
 
 def containers(pod):
     return pod.get("initContainers", []) + pod["containers"]
-
-
-def supports(flag):
-    return flag in subprocess.run([REVGATE, "serve", "--help"], capture_output=True, text=True, check=True).stdout
 
 
 def free_port():

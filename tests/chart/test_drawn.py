@@ -118,15 +118,22 @@ def test_a_closed_network_lets_the_chart_s_own_jobs_in():
     assert all(allowed.items() <= labels.items() for labels in (backup, auth, test))
 
 
-@pytest.mark.parametrize("tls, port, scheme", [("plain", "client", None), ("secret", "client", "https"), ("mutual", "metrics", None)])
-def test_prometheus_is_told_how_to_ask(tls, port, scheme):
-    drawn = objects(TLS[tls], MONITORING)
+@pytest.mark.parametrize("tls, own_port, port, scheme", [
+    ("plain", True, "metrics", None), ("secret", True, "metrics", None), ("mutual", True, "metrics", None),
+    ("plain", False, "client", None), ("secret", False, "client", "https"),
+])
+def test_prometheus_is_told_how_to_ask(tls, own_port, port, scheme):
+    drawn = objects(TLS[tls], MONITORING, {"metrics": {"ownPort": {"enabled": own_port}}})
     monitor = find(drawn, "ServiceMonitor")
     (endpoint,) = monitor["spec"]["endpoints"]
     assert (endpoint["port"], endpoint.get("scheme")) == (port, scheme)
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     ports = {each["name"] for each in find(drawn, "Service", f"{FULLNAME}-headless")["spec"]["ports"]}
-    assert port in ports
+    allowed = {each["port"] for rule in find(drawn, "NetworkPolicy")["spec"]["ingress"] for each in rule["ports"]}
+    assert port in ports and port in allowed
+    (container,) = find(drawn, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    asked = {container[probe]["httpGet"]["port"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert asked == {port} and port in {each["name"] for each in container["ports"]}
     if scheme:
         assert endpoint["tlsConfig"]["ca"]["secret"] == {"name": "certificate", "key": "ca.crt"}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support import AUTH, BACKUP, MONITORING, MUTUAL_TLS, SECRET_TLS, merged, refusal
+from support import AUTH, BACKUP, MONITORING, MUTUAL_TLS, ONE_PORT, SECRET_TLS, merged, refusal
 
 JWT = {"auth": {"token": {"type": "jwt"}}}
 
@@ -39,12 +39,12 @@ def client(**values):
     (client(existingSecret="s"), "clients would be served without TLS"),
     (client(clientCertAuth=True), "clients would be served without TLS"),
     (merged(SECRET_TLS, client(clientCertAuth=True), AUTH, BACKUP), "with auth.enabled and backup.enabled needs tls.client.jobsSecret"),
-    (merged(MUTUAL_TLS, MONITORING, {"metrics": {"ownPort": {"enabled": False}}}), "needs metrics.ownPort.enabled"),
+    (merged(MUTUAL_TLS, MONITORING, ONE_PORT), "needs metrics.ownPort.enabled"),
     ({"auth": {"enabled": True}}, "set auth.rootPassword, or auth.existingSecret"),
     (merged(AUTH, {"auth": {"existingSecret": "s"}}), "the password comes from one of them"),
     ({"auth": {"rootPassword": "p"}}, "everybody could write"),
     (JWT, "set auth.token.jwt.existingSecret"),
-    ({"metrics": {"ownPort": {"enabled": True, "port": 2380}}}, "metrics.ownPort.port is 2380"),
+    ({"metrics": {"ownPort": {"port": 2380}}}, "metrics.ownPort.port is 2380"),
     ({"service": {"nodePort": 30000}}, "Set service.type to NodePort or LoadBalancer"),
 ])
 def test_refused_and_why(values, words):

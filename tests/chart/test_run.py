@@ -10,13 +10,14 @@ import pytest
 import yaml
 
 from support import (
-    AUTH, BACKUP, CHART, FULLNAME, MUTUAL_TLS, NAMESPACE, PASSWORD, REVGATE, SECRET_TLS, Pod, containers, environment, expanded, find,
-    make_certificates, merged, objects, pods, run_script, supports,
+    AUTH, BACKUP, CHART, FULLNAME, MUTUAL_TLS, NAMESPACE, ONE_PORT, PASSWORD, REVGATE, SECRET_TLS, Pod, containers, environment, expanded, find,
+    make_certificates, merged, objects, pods, run_script,
 )
 
 SECRETS = {"root-password": PASSWORD}
-# Without the port of its own: then probes can only connect.
-MUTUAL_ON_ONE_PORT = merged(MUTUAL_TLS, {"metrics": {"ownPort": {"enabled": False}}})
+# Without the port of its own: then probes ask where clients do, and can only connect where those need certificates.
+WAYS = [{}, SECRET_TLS, MUTUAL_TLS, merged(SECRET_TLS, ONE_PORT), merged(MUTUAL_TLS, ONE_PORT)]
+WAYS_NAMES = ["plain", "tls", "mutual", "tls-one-port", "mutual-one-port"]
 
 
 def container(drawn, pod, name):
@@ -36,7 +37,7 @@ def work(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("values", [{}, SECRET_TLS, MUTUAL_ON_ONE_PORT], ids=["plain", "tls", "mutual"])
+@pytest.mark.parametrize("values", WAYS, ids=WAYS_NAMES)
 def test_a_member_answers_its_probes_and_stops(work, values):
     with Pod(work, objects(values)) as pod:
         pod.wait_until_ready()
@@ -45,10 +46,6 @@ def test_a_member_answers_its_probes_and_stops(work, values):
 
 
 def test_a_port_of_its_own_answers_probes_where_clients_need_certificates(work):
-    if not supports("--listen-metrics-urls"):
-        # That the chart draws it is looked at elsewhere.
-        print("this revgate has no --listen-metrics-urls")
-        return
     with Pod(work, objects(MUTUAL_TLS)) as pod:
         pod.wait_until_ready()
         with urllib.request.urlopen(f"http://127.0.0.1:{pod.ports['metrics']}/metrics", timeout=5) as answer:
@@ -69,7 +66,7 @@ def test_a_member_comes_back_as_who_it_was(work):
     assert member["clientURLs"] == [f"http://{FULLNAME}-0.{FULLNAME}-headless.prod.svc.cluster.local:2379"]
 
 
-@pytest.mark.parametrize("values", [{}, SECRET_TLS, MUTUAL_ON_ONE_PORT], ids=["plain", "tls", "mutual"])
+@pytest.mark.parametrize("values", WAYS, ids=WAYS_NAMES)
 def test_the_helm_test_succeeds(work, values):
     drawn = objects(values)
     with Pod(work, drawn) as pod:

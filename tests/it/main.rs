@@ -5,10 +5,12 @@
 mod api;
 mod architecture;
 mod compaction;
+mod config;
 mod files;
 mod full_disk;
 mod kill;
 mod locks;
+mod logs;
 mod space;
 mod startup;
 mod support;

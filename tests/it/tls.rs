@@ -17,7 +17,7 @@ use tokio_rustls::rustls::{
 
 use crate::{
     files::revgate,
-    support::{ANSWER_MAX, Server, wait_until},
+    support::{ANSWER_MAX, Client, Server, wait_until},
 };
 
 /// A certificate and its key.
@@ -91,6 +91,14 @@ fn tls_address(server: &Server) -> SocketAddr {
     rest[..end].parse().unwrap()
 }
 
+/// Where the server says its metrics are: without TLS, and with it.
+fn metrics_addresses(server: &Server) -> [SocketAddr; 2] {
+    let output = server.output();
+    let line = output.lines().find_map(|line| line.strip_prefix("probes and metrics are on ")).expect("where they are");
+    let (plain, secured) = line.split_once(", ").expect("two URLs");
+    [plain.strip_prefix("http://"), secured.strip_prefix("https://")].map(|address| address.unwrap().parse().unwrap())
+}
+
 #[test]
 fn a_member_with_certificates() {
     let dir = tempfile::tempdir().unwrap();
@@ -110,6 +118,8 @@ fn a_member_with_certificates() {
         "--trusted-ca-file",
         &ca,
         "--client-cert-auth",
+        "--listen-metrics-urls",
+        "http://127.0.0.1:0,https://127.0.0.1:0",
     ];
     let server = Server::start_with(&dir.path().join("data"), &flags);
     let address = tls_address(&server);
@@ -118,6 +128,12 @@ fn a_member_with_certificates() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert_eq!(&shown, first.certificate.der());
     put(address, &authority, None).expect_err("a client without a certificate");
+    // A probe has none to show: it has a port of its own, without TLS or with the same.
+    let [plain, secured] = metrics_addresses(&server);
+    assert_eq!(Client::new(plain).get("/readyz").unwrap().status, 200);
+    put(secured, &authority, None).expect_err("a probe without a certificate");
+    let (_, answer) = put(secured, &authority, Some(&alice)).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404 Not Found\r\n"), "{answer}");
     let stranger = sign(&self::authority(), "alice");
     put(address, &authority, Some(&stranger)).expect_err("a client with another authority's certificate");
     let members = server.client().call("/v3/cluster/member/list", &serde_json::json!({}));

@@ -202,3 +202,16 @@ fn every_flag_has_its_environment_variable() {
         assert_eq!(arg.get_env().and_then(|name| name.to_str()), Some(&expected[..]), "--{long}");
     }
 }
+
+#[test]
+fn ports_for_metrics_alone() {
+    assert_eq!(config_of(&[]).expect("the defaults").listen_metrics_urls, []);
+    assert_eq!(config_of(&["--listen-metrics-urls", ""]).expect("none, as in etcd").listen_metrics_urls, []);
+    let config = config_of(&["--listen-metrics-urls", "http://127.0.0.1:1,http://[::1]:2"]).expect("two listeners");
+    let urls: Vec<&str> = config.listen_metrics_urls.iter().map(|listener| &listener.url[..]).collect();
+    assert_eq!(urls, ["http://127.0.0.1:1", "http://[::1]:2"]);
+    let refused = config_of(&["--listen-metrics-urls", "https://127.0.0.1:1"]).expect_err("no certificate");
+    assert_eq!(refused, "--listen-metrics-urls: https://127.0.0.1:1: https needs --cert-file and --key-file");
+    let refused = config_of(&["--listen-metrics-urls", "127.0.0.1:1"]).expect_err("no URL");
+    assert!(refused.starts_with("--listen-metrics-urls: 127.0.0.1:1: expected a URL such as"), "{refused}");
+}

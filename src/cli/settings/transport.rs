@@ -13,14 +13,22 @@ const PING_INTERVAL_MIN: Duration = Duration::from_millis(100);
 const STALL_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
 /// Checks what the flags say of clients, for the listeners that are asked for.
-pub(super) fn transport(flags: &ServeFlags, listeners: &[ListenUrl]) -> Result<Transport, FlagError> {
+pub(super) fn transport(
+    flags: &ServeFlags,
+    clients: &[ListenUrl],
+    metrics: &[ListenUrl],
+) -> Result<Transport, FlagError> {
     let tls = tls_files(flags)?;
-    match (&tls, listeners.iter().find(|listener| listener.is_tls())) {
-        (None, Some(listener)) => {
-            return wrong("listen-client-urls", format!("{}: https needs --cert-file and --key-file", listener.url));
+    for (flag, listeners) in [("listen-client-urls", clients), ("listen-metrics-urls", metrics)] {
+        match (&tls, listeners.iter().find(|listener| listener.is_tls())) {
+            (None, Some(listener)) => {
+                return wrong(flag, format!("{}: https needs --cert-file and --key-file", listener.url));
+            }
+            (Some(_), None) if flag == "listen-client-urls" => {
+                tracing::warn!("no --listen-client-urls is an https URL: clients are served without the certificate");
+            }
+            _ => {}
         }
-        (Some(_), None) => tracing::warn!("no --listen-client-urls is an https URL: the certificate is not used"),
-        _ => {}
     }
     Ok(Transport {
         tls,

@@ -5,7 +5,7 @@ use super::{
     harness::{Member, header},
 };
 
-async fn with_authentication() -> Member {
+pub(super) async fn with_authentication() -> Member {
     let member = Member::start().await;
     for (path, body) in [
         ("/v3/auth/user/add", r#"{"name":"root","password":"sesame"}"#),

@@ -15,7 +15,7 @@ use crate::{
     config::{AUTH_TOKEN_TTL_DEFAULT, AuthTokens, AutoCompaction, Config, Transport},
     consensus::{Consensus, ConsensusOptions},
     disk::RealDisk,
-    http::{HttpListener, HttpOptions, HttpServer, Tls},
+    http::{HttpListener, HttpOptions, HttpServer, Serves, Tls},
     lease::Lessor,
     members::{Member as Peer, Members},
     metrics::Metrics,
@@ -57,6 +57,7 @@ fn config(dir: &std::path::Path) -> Config {
         name: "default".into(),
         data_dir: dir.to_owned(),
         listen_client_urls: Vec::new(),
+        listen_metrics_urls: Vec::new(),
         transport: Default::default(),
         advertise_client_urls: vec!["http://127.0.0.1:2379".into()],
         listen_peer_urls: vec![peer.clone()],
@@ -84,6 +85,7 @@ fn config(dir: &std::path::Path) -> Config {
         reclaim_free_bytes: 64 << 20,
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_millis(100),
+        request_log: Default::default(),
         auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },
         bcrypt_cost: 4,
         drain_timeout: Duration::from_secs(5),
@@ -137,9 +139,17 @@ impl Member {
         let services = Services::new(&config, state.clone(), consensus.clone(), &metrics);
         let tasks = Tasks::start(&config, &services, &metrics);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let options = HttpOptions { request_bytes_max: config.request_bytes_max, connections_max, transport, tls };
-        let listener = HttpListener { socket: listener, is_tls: options.tls.is_some() };
-        let server = HttpServer::start(vec![listener], options, services, metrics.clone()).unwrap();
+        let options = HttpOptions {
+            request_bytes_max: config.request_bytes_max,
+            connections_max,
+            transport,
+            request_log: config.request_log,
+            tls,
+        };
+        let listener = HttpListener { socket: listener, is_tls: options.tls.is_some(), serves: Serves::Everything };
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let metrics_listener = HttpListener { socket, is_tls: false, serves: Serves::Metrics };
+        let server = HttpServer::start(vec![listener, metrics_listener], options, services, metrics.clone()).unwrap();
         Member { address: server.addresses()[0], server, metrics, state, tasks, consensus, _dir: dir }
     }
 
@@ -153,7 +163,12 @@ impl Member {
     }
 
     pub(super) async fn connect(&self) -> Client {
-        Client { stream: BufReader::new(TcpStream::connect(self.address).await.unwrap()) }
+        connect(self.address).await
+    }
+
+    /// A connection to where metrics alone are served.
+    pub(super) async fn connect_metrics(&self) -> Client {
+        connect(self.server.metrics_addresses()[0]).await
     }
 
     /// One POST on a connection of its own.
@@ -189,6 +204,10 @@ impl Member {
         };
         tokio::time::timeout(Duration::from_secs(20), polling).await.unwrap();
     }
+}
+
+async fn connect(address: SocketAddr) -> Client {
+    Client { stream: BufReader::new(TcpStream::connect(address).await.unwrap()) }
 }
 
 fn peer(config: &Config) -> Peer {

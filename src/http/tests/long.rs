@@ -1,13 +1,13 @@
 //! Long answers: made where they keep nobody waiting.
 
-use std::pin::pin;
+use std::{pin::pin, time::Instant};
 
 use futures_util::poll;
 use tokio::runtime::Builder;
 
 use super::harness::{Member, REQUEST_BYTES_MAX};
 use crate::{
-    http::{limits::Limits, routes::Method, unary},
+    http::{limits::Limits, record::Observer, routes::Method, unary},
     service::Caller,
 };
 
@@ -41,7 +41,11 @@ fn long_reads_keep_no_short_ones_waiting() {
         let (services, limits) = (member.server.front.services.clone(), Limits::new(REQUEST_BYTES_MAX));
         let call = |method, body: String| {
             let (services, limits) = (services.clone(), limits);
-            Box::pin(async move { unary::call(&services, &limits, method, &Caller::default(), body.as_bytes()).await })
+            Box::pin(async move {
+                let observer = Observer::default();
+                let mut record = observer.begin("/", Instant::now());
+                unary::call(&services, &limits, method, &Caller::default(), body.as_bytes(), &mut record).await
+            })
         };
         let long = [
             (Method::Range, format!("{{{ALL}}}")),

@@ -6,6 +6,7 @@ mod auth;
 mod harness;
 mod limits;
 mod long;
+mod metrics_port;
 mod patience;
 mod ranges;
 mod routing;

@@ -86,7 +86,7 @@ fn advertised_are_the_addresses_that_were_found() {
     config
         .listen_client_urls
         .push(ListenUrl { address: "0.0.0.0:0".parse().expect("an address"), url: "http://0.0.0.0:0".into() });
-    let listeners = listen::bind(&config.listen_client_urls).expect("free ports");
+    let listeners = listen::bind(&config.listen_client_urls, "--listen-client-urls").expect("free ports");
     let ports: Vec<u16> = listeners.iter().map(|listener| listener.local_addr().expect("an address").port()).collect();
     let found = listen::advertised_urls(&config, &listeners).expect("addresses");
     assert_eq!(found, [format!("http://127.0.0.1:{}", ports[0]), format!("http://localhost:{}", ports[1])]);

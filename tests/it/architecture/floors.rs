@@ -44,7 +44,7 @@ pub(super) const TOP_FLOOR_STAIRS: [(&str, &str); 3] = [("main", "cli"), ("main"
 pub(super) const ASYNC_FLOOR_MIN: u32 = 6;
 
 /// A library and the places, relative to `src`, where its name may stand. A place ending in `/` is a whole room.
-pub(super) const LIBRARIES: [(&str, &[&str]); 7] = [
+pub(super) const LIBRARIES: [(&str, &[&str]); 8] = [
     ("openraft", &["consensus/"]),
     ("axum", &["http/"]),
     ("memmap2", &["bolt/map.rs"]),
@@ -52,6 +52,7 @@ pub(super) const LIBRARIES: [(&str, &[&str]); 7] = [
     ("prost_reflect", &["proto/", "http/"]),
     ("tokio_rustls", &["http/tls.rs", "http/client_tls.rs"]),
     ("x509_parser", &["http/tls.rs"]),
+    ("saphyr_parser", &["cli/sources/file.rs"]),
 ];
 
 /// What of `prost` may be named everywhere: the trait that encodes and decodes our types, the error its decoding has, and

@@ -1,0 +1,251 @@
+//! What is noted of one call while it is served, and the line that a slow one makes.
+//!
+//! A record tells sizes, counts, revisions and times, and where the time went as far as this room sees it. It never holds a
+//! value, a password or a token; of a key it holds the length, and its first bytes only if that is asked for.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    config::RequestLog,
+    error::{ApiError, Code},
+    proto::etcdserverpb as pb,
+};
+
+/// Most bytes of a key that are told.
+const KEY_PREFIX_BYTES_MAX: usize = 16;
+
+/// What is to be told of calls.
+#[derive(Debug, Default)]
+pub(super) struct Observer {
+    /// Calls that take longer make a line; zero: none does.
+    slow: Duration,
+    /// Whether the beginnings of keys are told.
+    tells_keys: bool,
+}
+
+impl Observer {
+    pub(super) fn new(log: &RequestLog) -> Observer {
+        Observer { slow: log.slow, tells_keys: log.key_prefixes }
+    }
+
+    /// Begins the record of a call. Its end is told when it is dropped, however the call ends.
+    pub(super) fn begin(&self, route: &'static str, began: Instant) -> Record<'_> {
+        Record {
+            observer: self,
+            route,
+            began,
+            read: None,
+            parsed: None,
+            executed: None,
+            code: Code::Canceled,
+            waits_for_others: false,
+            request_bytes: 0,
+            answer_bytes: 0,
+            details: Details::default(),
+        }
+    }
+}
+
+/// One call.
+#[derive(Debug)]
+pub(super) struct Record<'a> {
+    observer: &'a Observer,
+    route: &'static str,
+    began: Instant,
+    /// When the body was there.
+    read: Option<Instant>,
+    /// When it was a message.
+    parsed: Option<Instant>,
+    /// When the service had answered: the wait for the consensus is part of this.
+    executed: Option<Instant>,
+    code: Code,
+    waits_for_others: bool,
+    request_bytes: usize,
+    answer_bytes: usize,
+    details: Details,
+}
+
+/// What was asked for and found, where there is such a thing.
+#[derive(Debug, Default)]
+struct Details {
+    key_bytes: Option<usize>,
+    key_prefix: Option<Box<str>>,
+    value_bytes: Option<usize>,
+    is_range: Option<bool>,
+    limit: Option<i64>,
+    at_revision: Option<i64>,
+    compares: Option<usize>,
+    operations: Option<usize>,
+    count: Option<i64>,
+    revision: Option<i64>,
+}
+
+impl Record<'_> {
+    /// The call waits for other clients by its nature: no length of it is too long.
+    pub(super) fn waits_for_others(&mut self) {
+        self.waits_for_others = true;
+    }
+
+    /// The body is there.
+    pub(super) fn read(&mut self, bytes: usize) {
+        self.request_bytes = bytes;
+        self.read = Some(Instant::now());
+    }
+
+    /// The body is a message.
+    pub(super) fn parsed(&mut self) {
+        self.parsed = Some(Instant::now());
+    }
+
+    /// The service has answered.
+    pub(super) fn executed(&mut self) {
+        self.executed = Some(Instant::now());
+    }
+
+    /// How the call ends. Without this it was given up.
+    pub(super) fn ends(&mut self, answer: Result<usize, &ApiError>) {
+        match answer {
+            Ok(bytes) => (self.code, self.answer_bytes) = (Code::Ok, bytes),
+            Err(error) => self.code = error.code(),
+        }
+    }
+
+    pub(super) fn range(&mut self, request: &pb::RangeRequest) {
+        self.key(&request.key, &request.range_end);
+        self.details.limit = Some(request.limit).filter(|limit| *limit > 0);
+        self.details.at_revision = Some(request.revision).filter(|revision| *revision > 0);
+    }
+
+    pub(super) fn put(&mut self, request: &pb::PutRequest) {
+        self.key(&request.key, &[]);
+        self.details.value_bytes = Some(request.value.len());
+    }
+
+    pub(super) fn delete_range(&mut self, request: &pb::DeleteRangeRequest) {
+        self.key(&request.key, &request.range_end);
+    }
+
+    pub(super) fn txn(&mut self, request: &pb::TxnRequest) {
+        self.details.compares = Some(request.compare.len());
+        self.details.operations = Some(request.success.len() + request.failure.len());
+    }
+
+    /// How many keys there are of what was asked for.
+    pub(super) fn counted(&mut self, count: i64) {
+        self.details.count = Some(count);
+    }
+
+    /// The revision the answer tells.
+    pub(super) fn answered_at(&mut self, header: Option<&pb::ResponseHeader>) {
+        self.details.revision = header.map(|header| header.revision);
+    }
+
+    fn key(&mut self, key: &[u8], range_end: &[u8]) {
+        self.details.key_bytes = Some(key.len());
+        self.details.is_range = Some(!range_end.is_empty());
+        if self.observer.tells_keys {
+            let begin = key.get(..KEY_PREFIX_BYTES_MAX).unwrap_or(key);
+            self.details.key_prefix = Some(begin.escape_ascii().to_string().into());
+        }
+    }
+
+    /// How long each stage took: the body's way here, parsing it, the service, writing the answer. What was not reached
+    /// took no time; what was not finished took until now.
+    fn stages(&self, now: Instant) -> [Option<Duration>; 4] {
+        let ends = [self.read, self.parsed, self.executed, Some(now)];
+        let mut begin = Some(self.began);
+        ends.map(|end| {
+            let from = begin?;
+            begin = end;
+            Some(end.unwrap_or(now).saturating_duration_since(from))
+        })
+    }
+
+    fn tell_slow(&self, took: Duration, now: Instant) {
+        let [read, parse, execute, respond] = self.stages(now);
+        let shown = |stage: Option<Duration>| stage.map(tracing::field::debug);
+        let Details {
+            key_bytes,
+            key_prefix,
+            value_bytes,
+            is_range,
+            limit,
+            at_revision,
+            compares,
+            operations,
+            count,
+            revision,
+        } = &self.details;
+        tracing::warn!(
+            route = self.route,
+            code = self.code.name(),
+            ?took,
+            expected = ?self.observer.slow,
+            read = shown(read),
+            parse = shown(parse),
+            execute = shown(execute),
+            respond = shown(respond),
+            request_bytes = self.request_bytes,
+            answer_bytes = self.answer_bytes,
+            key_bytes,
+            key_prefix = key_prefix.as_deref(),
+            value_bytes,
+            is_range,
+            limit,
+            at_revision,
+            compares,
+            operations,
+            count,
+            revision,
+            "a request took longer than expected"
+        );
+    }
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        let slow = self.observer.slow;
+        if slow.is_zero() || self.waits_for_others {
+            return;
+        }
+        let now = Instant::now();
+        let took = now.saturating_duration_since(self.began);
+        if took > slow {
+            self.tell_slow(took, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn stages_end_where_the_next_begins() {
+        let observer = Observer::default();
+        let began = Instant::now();
+        let mut record = observer.begin("/r", began);
+        let now = began + 10 * MILLI;
+        assert_eq!(record.stages(now), [Some(10 * MILLI), None, None, None]);
+        record.read = Some(began + MILLI);
+        assert_eq!(record.stages(now), [Some(MILLI), Some(9 * MILLI), None, None]);
+        record.parsed = Some(began + 3 * MILLI);
+        record.executed = Some(began + 6 * MILLI);
+        assert_eq!(record.stages(now), [1, 2, 3, 4].map(|millis| Some(millis * MILLI)));
+    }
+
+    #[test]
+    fn keys_are_told_only_where_that_is_asked_for_and_never_whole() {
+        let request = pb::PutRequest { key: b"\xffsecret-key-of-somebody"[..].into(), ..Default::default() };
+        let quiet = Observer::default();
+        let mut record = quiet.begin("/r", Instant::now());
+        record.put(&request);
+        assert_eq!((record.details.key_bytes, record.details.key_prefix.as_deref()), (Some(23), None));
+        let telling = Observer { tells_keys: true, ..Observer::default() };
+        let mut record = telling.begin("/r", Instant::now());
+        record.put(&request);
+        assert_eq!(record.details.key_prefix.as_deref(), Some("\\xffsecret-key-of-s"));
+    }
+}
