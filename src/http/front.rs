@@ -42,7 +42,7 @@ use super::{
 use crate::{
     config::Transport,
     error::ApiError,
-    metrics::Metrics,
+    metrics::{Metrics, Stage},
     service::{Caller, Services},
 };
 
@@ -281,6 +281,10 @@ async fn api_call(connection: &Arc<Connection>, method: Method, call: Call, requ
         None => answer.await,
         Some(timeout) => within(timeout.saturating_sub(began.elapsed()), answer).await,
     };
+    if let Some(stages) = caller.stages() {
+        let respond = front.metrics.time.now().saturating_sub(stages.applied_at);
+        front.metrics.stages.of(Stage::Respond).observe(respond);
+    }
     match answer {
         Ok(Answer::Begun(first, rest)) => {
             call.answered(StatusCode::OK);

@@ -350,14 +350,16 @@ impl Worker {
             self.answer_flushes();
             return Ok(());
         };
-        let started = Instant::now();
+        let metrics = self.shared.metrics.clone();
+        let running = metrics.backend_commit.begin();
         let through = self.batch.through_revision;
         let flushed = self.shared.flushed_revision.load(Ordering::Acquire);
         match self.write_batch(position, flushed, through) {
             Ok(stats) => {
                 // First: what counts twice for a moment could raise an alarm.
                 self.shared.remove_unwritten(std::mem::take(&mut self.batch.bytes));
-                self.observe_commit(started, stats);
+                running.end();
+                self.observe_commit(stats);
             }
             Err(error) if is_disk_full(&error) => {
                 self.postpone(error);
@@ -415,9 +417,9 @@ impl Worker {
         tx.commit()
     }
 
-    fn observe_commit(&self, started: Instant, stats: bolt::CommitStats) {
+    fn observe_commit(&self, stats: bolt::CommitStats) {
         let metrics = &self.shared.metrics;
-        metrics.backend_commit_duration.observe(started.elapsed().as_secs_f64());
+        metrics.backend_written_bytes.inc_by(stats.bytes_written);
         metrics.backend_commit_spill_duration.observe(stats.spill.as_secs_f64());
         metrics.backend_commit_write_duration.observe(stats.write.as_secs_f64());
         self.shared.publish_file_metrics(&self.db);

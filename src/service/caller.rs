@@ -1,9 +1,12 @@
 //! Who asks, as far as the transport knows, and whom that makes them.
 
+use parking_lot::Mutex;
+
 use super::Core;
 use crate::{
     auth::{Identity, Rights},
     error::ApiError,
+    metrics::StageTimes,
     proto::revgatepb::RequestHeader,
 };
 
@@ -14,6 +17,43 @@ pub struct Caller {
     pub token: Option<String>,
     /// The common name of the client's certificate, if the connection was made with one that was verified.
     pub certificate_name: Option<String>,
+    last_write: LastWrite,
+}
+
+/// How the last write went that was made in a caller's name. No part of who that is: any two are alike.
+#[derive(Default)]
+struct LastWrite(Mutex<Option<StageTimes>>);
+
+impl Clone for LastWrite {
+    fn clone(&self) -> LastWrite {
+        LastWrite(Mutex::new(*self.0.lock()))
+    }
+}
+
+impl PartialEq for LastWrite {
+    fn eq(&self, _: &LastWrite) -> bool {
+        true
+    }
+}
+
+impl Eq for LastWrite {}
+
+impl Caller {
+    /// A client with this token and this certificate.
+    pub fn new(token: Option<String>, certificate_name: Option<String>) -> Caller {
+        Caller { token, certificate_name, last_write: LastWrite::default() }
+    }
+
+    /// How long the last write made in this name was in each stage of its way; none if there was none. For a request whose
+    /// caller is its own, that is the request's.
+    pub fn stages(&self) -> Option<StageTimes> {
+        *self.last_write.0.lock()
+    }
+
+    /// Notes a write made in this name.
+    pub(super) fn note_write(&self, stages: Option<StageTimes>) {
+        *self.last_write.0.lock() = stages;
+    }
 }
 
 impl std::fmt::Debug for Caller {

@@ -130,7 +130,10 @@ impl Core {
         // Nobody's command would be refused when it is applied. Until then it would fill the log.
         self.state.auth.check_user(&identity.user)?;
         let _admitted = self.admit(&identity, &request).await?;
-        self.propose_as(Some(caller::header(identity)), request).await
+        let command = InternalRaftRequest { header: Some(caller::header(identity)), id: 0, request: Some(request) };
+        let (outcome, stages) = self.consensus.propose_timed(command).await;
+        caller.note_write(stages);
+        outcome
     }
 
     /// Commits a command of the member's own and waits until it is applied here.
