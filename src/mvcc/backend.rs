@@ -378,6 +378,7 @@ impl Worker {
             self.step_at = Instant::now();
         }
         self.compactions.extend(batch.jobs);
+        self.note_compaction();
         self.reclaimer.look(&self.shared, &self.db);
         self.answer_flushes();
         self.keep_room()
@@ -447,9 +448,16 @@ impl Worker {
             }
             Err(error) => return Err(error),
         };
+        self.note_compaction();
         self.step_at = Instant::now() + pause;
         self.reclaimer.look(&self.shared, &self.db);
         Ok(())
+    }
+
+    fn note_compaction(&self) {
+        let waiting = self.compactions.len().saturating_sub(1);
+        let progress = self.compactions.front().map(|job| job.progress(waiting));
+        self.shared.upkeep.note_compaction(progress, &self.shared.metrics);
     }
 
     /// Begins to give room back for all who asked so far.

@@ -6,6 +6,7 @@ mod auth;
 mod harness;
 mod limits;
 mod long;
+mod measures;
 mod patience;
 mod ranges;
 mod routing;
