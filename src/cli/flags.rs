@@ -46,6 +46,15 @@ pub(super) enum TlsMinVersion {
     Tls13,
 }
 
+/// How much `/metrics` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum MetricsDetail {
+    /// All but what needs many series.
+    Basic,
+    /// All.
+    Extensive,
+}
+
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum LogLevel {
@@ -231,6 +240,11 @@ pub(super) struct ServeFlags {
     /// Most client connections at once.
     #[arg(long, env = "REVGATE_MAX_CONNECTIONS", value_name = "CONNECTIONS", default_value_t = 50_000)]
     pub(super) max_connections: usize,
+
+    /// How much /metrics tells: "basic", or "extensive", which also has grpc_server_handling_seconds, a histogram for each
+    /// method that is called.
+    #[arg(long, env = "REVGATE_METRICS", value_enum, default_value_t = MetricsDetail::Extensive)]
+    pub(super) metrics: MetricsDetail,
 
     /// What --auto-compaction-retention counts.
     #[arg(long, env = "REVGATE_AUTO_COMPACTION_MODE", value_enum, default_value_t = CompactionMode::Periodic)]

@@ -374,7 +374,8 @@ async fn side_endpoint(connection: &Connection, arrival: &Arrival, path: &str, r
             let reply = if request.method() == HttpMethod::GET {
                 {
                     let caller = caller::of_request(request.headers(), connection.certificate_name());
-                    side::answer(front, path, request.uri().query().unwrap_or_default(), &caller).await
+                    side::answer(front, path, request.uri().query().unwrap_or_default(), request.headers(), &caller)
+                        .await
                 }
             } else {
                 reply::text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n")

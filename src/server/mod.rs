@@ -34,7 +34,7 @@ use crate::{
     disk::{Disk, RealDisk},
     http::{HttpListener, HttpOptions, HttpServer, Tls},
     lease::Lessor,
-    metrics::Metrics,
+    metrics::{Detail, Metrics, Time},
     mvcc::{ReclaimOptions, Store, StoreOptions, buckets},
     service::{Services, Tasks},
     watch::{Hub, HubOptions},
@@ -81,7 +81,8 @@ impl Server {
         let begun = Instant::now();
         let tls = config.transport.tls.clone().map(Tls::load).transpose()?;
         let listeners = listen::bind(&config.listen_client_urls)?;
-        let metrics = Metrics::new();
+        let detail = if config.extensive_metrics { Detail::Extensive } else { Detail::Basic };
+        let metrics = Metrics::with(Time::system(), detail);
         let floors = {
             let (disk, config, metrics) = (disk.clone(), config.clone(), metrics.clone());
             let advertised = listen::advertised_urls(&config, &listeners)?;
