@@ -7,6 +7,7 @@
 mod auth_token;
 mod check;
 mod client;
+mod doctor;
 mod duration;
 mod flags;
 mod inspect;
@@ -44,6 +45,9 @@ enum Command {
     /// Tell whether a data file or snapshot is sound, and which pages and keys are not. Exits with 0 if it is, 1 if not,
     /// 2 if it cannot be read.
     Check(check::CheckFlags),
+    /// Tell what is wrong with running members, from what, and what to do. Exits with 0 if nothing is, 1 if something is, 2 if
+    /// a member cannot be asked.
+    Doctor(doctor::DoctorFlags),
     /// Tell what takes up the room in a data file or snapshot.
     Inspect(inspect::InspectFlags),
 }
@@ -68,6 +72,7 @@ impl Tool {
             Command::Serve(_) => unreachable!("is never made a tool"),
             Command::Snapshot(command) => command.run(),
             Command::Check(flags) => check::run(&flags),
+            Command::Doctor(flags) => doctor::run(&flags),
             Command::Inspect(flags) => inspect::run(&flags),
         }
     }

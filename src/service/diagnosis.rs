@@ -3,6 +3,9 @@
 //! Plain functions over plain data. Each finding has one cause; where one explains another, only the first is told. The
 //! limits are those from which clients feel it, and say why they are what they are.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use crate::{

@@ -4,6 +4,9 @@
 //! are the indexes, the stages, the disk's times and what keeps room, side by side; `diagnosis` says what they mean.
 //! Nothing here waits for the disk or for the cluster: it is asked for when those do not answer.
 
+#[cfg(test)]
+mod tests;
+
 use std::{sync::Arc, time::Duration};
 
 use prometheus::Gauge;

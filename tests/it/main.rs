@@ -5,6 +5,7 @@
 mod api;
 mod architecture;
 mod compaction;
+mod doctor;
 mod files;
 mod full_disk;
 mod kill;

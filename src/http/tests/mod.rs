@@ -8,6 +8,7 @@ mod limits;
 mod long;
 mod measures;
 mod patience;
+mod pipeline;
 mod ranges;
 mod routing;
 mod sockets;
