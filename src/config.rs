@@ -183,6 +183,8 @@ pub struct Config {
     pub request_bytes_max: usize,
     /// Most client connections at once.
     pub connections_max: usize,
+    /// Whether metrics of which there are many series are exported too.
+    pub extensive_metrics: bool,
     /// Compaction of the history without being asked.
     pub auto_compaction: AutoCompaction,
     /// Revisions a physical compaction looks at between two looks at the clock.

@@ -2,17 +2,46 @@
 //!
 //! Names, types and buckets are etcd's where etcd has the metric, so that its dashboards and alerts work unchanged
 //! (`..._total` gauges included). The registry belongs to one server: two in one process do not meet.
+//!
+//! `stages`: the way of a write, stage by stage. `timed`: what is told of the last minute too, and while it
+//! goes on. `window`: the last minute. `time`: the clock of all that. `make`: a metric in one call.
+
+mod make;
+mod stages;
+mod time;
+mod timed;
+mod window;
 
 use prometheus::{
-    Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder, core::Collector, exponential_buckets,
+    Encoder, Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+    TextEncoder,
 };
+
+use self::make::{counter, counter_vec, float_gauge, float_gauge_vec, gauge, gauge_vec, histogram, histogram_vec};
+pub use self::{
+    stages::{Stage, StageTimes, WriteStages},
+    time::Time,
+    timed::{Running, Timed},
+    window::Recent,
+};
+
+/// How much is exported, as etcd's `--metrics` says it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Without the series of which there are many.
+    Basic,
+    /// All: also `grpc_server_handling_seconds`, a histogram for each method that is called.
+    #[default]
+    Extensive,
+}
 
 /// Handles of all metrics of one server.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "each is named as it is exported; the help text is below")]
 pub struct Metrics {
     registry: Registry,
+    /// What durations are measured with.
+    pub time: Time,
     // etcd_server_
     pub has_leader: IntGauge,
     pub is_leader: IntGauge,
@@ -34,10 +63,8 @@ pub struct Metrics {
     pub health_failures: IntCounter,
     pub lease_expired: IntCounter,
     // etcd_disk_
-    pub wal_fsync_duration: Histogram,
-    pub wal_write_duration: Histogram,
     pub wal_write_bytes: IntGauge,
-    pub backend_commit_duration: Histogram,
+    pub backend_commit: Timed,
     pub backend_commit_spill_duration: Histogram,
     pub backend_commit_write_duration: Histogram,
     pub backend_defrag_duration: Histogram,
@@ -69,18 +96,35 @@ pub struct Metrics {
     pub lease_revoked: IntCounter,
     pub lease_renewed: IntCounter,
     pub lease_ttl: Histogram,
+    // etcd_network_
+    pub client_received_bytes: IntCounter,
+    pub client_sent_bytes: IntCounter,
+    pub peer_received_bytes: IntCounterVec,
+    pub peer_sent_bytes: IntCounterVec,
+    pub peer_sent_failures: IntCounterVec,
+    pub peer_round_trip_time: HistogramVec,
     // grpc_server_
     pub rpc_started: IntCounterVec,
     pub rpc_handled: IntCounterVec,
+    pub rpc_handling: Option<HistogramVec>,
     // revgate_
+    pub stages: WriteStages,
+    pub stage_running: GaugeVec,
+    pub oldest_write_age: Gauge,
+    pub oldest_read_age: Gauge,
     pub apply_lag_entries: IntGauge,
     pub proposal_batch_requests: Histogram,
     pub wal_batch_records: Histogram,
     pub unwritten_bytes: IntGauge,
+    pub backend_written_bytes: IntCounter,
     pub quota_used_bytes: IntGauge,
+    pub nospace_alarm: IntGauge,
     pub nospace_raised: IntCounter,
     pub nospace_cleared: IntCounter,
     pub disk_full: IntGaugeVec,
+    pub compaction_running: IntGauge,
+    pub compaction_target_revision: IntGauge,
+    pub compaction_done_revision: IntGauge,
     pub reclaim_pages_moved: IntCounter,
     pub reclaim_bytes_given_back: IntCounter,
     pub watch_buffered_bytes: IntGauge,
@@ -91,16 +135,24 @@ pub struct Metrics {
     pub watch_disconnects: IntCounterVec,
     pub http_connections: IntGauge,
     pub http_requests: IntCounterVec,
+    pub http_request_duration: HistogramVec,
+    pub http_streams: IntGaugeVec,
+    pub range_streamed_bytes: IntCounter,
     pub start_time_seconds: Gauge,
 }
 
 impl Metrics {
     /// A fresh registry with every metric in it and the process' own figures.
     pub fn new() -> Self {
+        Metrics::with(Time::system(), Detail::default())
+    }
+
+    /// The same with a clock of the caller's, and as much in it as is asked for.
+    pub fn with(time: Time, detail: Detail) -> Self {
         let r = Registry::new();
         // Linux' process figures (`process_*`). Only a second registration could fail.
         #[cfg(target_os = "linux")]
-        register(&r, prometheus::process_collector::ProcessCollector::for_self());
+        make::register(&r, prometheus::process_collector::ProcessCollector::for_self());
         let rpc_labels = ["grpc_type", "grpc_service", "grpc_method"];
         let handled_labels = ["grpc_type", "grpc_service", "grpc_method", "grpc_code"];
         Self {
@@ -147,25 +199,12 @@ impl Metrics {
             health_success: counter(&r, "etcd_server_health_success", "Successful health checks."),
             health_failures: counter(&r, "etcd_server_health_failures", "Failed health checks."),
             lease_expired: counter(&r, "etcd_debugging_server_lease_expired_total", "Leases that ran out."),
-            wal_fsync_duration: histogram(
-                &r,
-                "etcd_disk_wal_fsync_duration_seconds",
-                "Time of one sync of the log.",
-                (0.001, 14),
-            ),
-            wal_write_duration: histogram(
-                &r,
-                "etcd_disk_wal_write_duration_seconds",
-                "Time of one write to the log.",
-                (0.001, 14),
-            ),
             wal_write_bytes: gauge(&r, "etcd_disk_wal_write_bytes_total", "Bytes written to the log."),
-            backend_commit_duration: histogram(
-                &r,
-                "etcd_disk_backend_commit_duration_seconds",
-                "Time of one commit of the backend file.",
-                (0.001, 14),
-            ),
+            backend_commit: {
+                let name = "etcd_disk_backend_commit_duration_seconds";
+                let durations = histogram(&r, name, "Time of one commit of the backend file.", (0.001, 14));
+                Timed::new(&time, vec![durations])
+            },
             backend_commit_spill_duration: histogram(
                 &r,
                 "etcd_debugging_disk_backend_commit_spill_duration_seconds",
@@ -240,8 +279,66 @@ impl Metrics {
                 "TTLs of granted leases, in seconds.",
                 (1.0, 24),
             ),
+            client_received_bytes: counter(
+                &r,
+                "etcd_network_client_grpc_received_bytes_total",
+                "Bytes of the bodies of API requests.",
+            ),
+            client_sent_bytes: counter(
+                &r,
+                "etcd_network_client_grpc_sent_bytes_total",
+                "Bytes of the bodies of API answers.",
+            ),
+            // A member alone has no peers: these have no series.
+            peer_received_bytes: counter_vec(
+                &r,
+                "etcd_network_peer_received_bytes_total",
+                "Bytes received from peers.",
+                &["From"],
+            ),
+            peer_sent_bytes: counter_vec(&r, "etcd_network_peer_sent_bytes_total", "Bytes sent to peers.", &["To"]),
+            peer_sent_failures: counter_vec(
+                &r,
+                "etcd_network_peer_sent_failures_total",
+                "Messages to peers that could not be sent.",
+                &["To"],
+            ),
+            peer_round_trip_time: histogram_vec(
+                &r,
+                "etcd_network_peer_round_trip_time_seconds",
+                "Round trips to peers.",
+                &["To"],
+                (0.0001, 16),
+            ),
+            rpc_handling: (detail == Detail::Extensive).then(|| make::rpc_handling(&r, &rpc_labels)),
             rpc_started: counter_vec(&r, "grpc_server_started_total", "Calls begun.", &rpc_labels),
             rpc_handled: counter_vec(&r, "grpc_server_handled_total", "Calls ended, by code.", &handled_labels),
+            stages: {
+                let name = "revgate_write_stage_duration_seconds";
+                let help = "Time of each stage of a write; once a sync, a log entry or a request, as the stage is.";
+                let durations = histogram_vec(&r, name, help, &["stage"], (0.000_05, 18));
+                let name = "etcd_disk_wal_write_duration_seconds";
+                let log_write = histogram(&r, name, "Time of one write to the log.", (0.001, 14));
+                let name = "etcd_disk_wal_fsync_duration_seconds";
+                let log_sync = histogram(&r, name, "Time of one sync of the log.", (0.001, 14));
+                WriteStages::new(&time, &durations, log_write, log_sync)
+            },
+            stage_running: float_gauge_vec(
+                &r,
+                "revgate_stage_running_seconds",
+                "How long the step that is going on has been going on; 0 between two.",
+                &["stage"],
+            ),
+            oldest_write_age: float_gauge(
+                &r,
+                "revgate_oldest_write_age_seconds",
+                "How long the write has been waiting that waits longest, of those in a log entry.",
+            ),
+            oldest_read_age: float_gauge(
+                &r,
+                "revgate_oldest_read_age_seconds",
+                "How long the oldest open read has kept a revision, or pages of the backend file.",
+            ),
             apply_lag_entries: gauge(&r, "revgate_apply_lag_entries", "Log entries committed and not yet applied."),
             proposal_batch_requests: histogram(
                 &r,
@@ -260,11 +357,17 @@ impl Metrics {
                 "revgate_backend_unwritten_bytes",
                 "Applied bytes that are in the log but not yet in the backend file.",
             ),
+            backend_written_bytes: counter(
+                &r,
+                "revgate_backend_written_bytes_total",
+                "Bytes written to the backend file by commits.",
+            ),
             quota_used_bytes: gauge(
                 &r,
                 "revgate_quota_used_bytes",
                 "What counts towards the quota: bytes of the backend file in use, and what is to be written to it.",
             ),
+            nospace_alarm: gauge(&r, "revgate_nospace_alarm", "1 while this member's NOSPACE alarm is raised."),
             nospace_raised: counter(
                 &r,
                 "revgate_nospace_raised_total",
@@ -280,6 +383,21 @@ impl Metrics {
                 "revgate_disk_full",
                 "1 while writes are refused because this file cannot grow.",
                 &["file"],
+            ),
+            compaction_running: gauge(
+                &r,
+                "revgate_compaction_running",
+                "1 while the physical part of a compaction is under way.",
+            ),
+            compaction_target_revision: gauge(
+                &r,
+                "revgate_compaction_target_revision",
+                "Revision up to which the latest compaction deletes.",
+            ),
+            compaction_done_revision: gauge(
+                &r,
+                "revgate_compaction_done_revision",
+                "Revision up to which the latest compaction has looked at the backend file.",
             ),
             reclaim_pages_moved: counter(
                 &r,
@@ -328,15 +446,29 @@ impl Metrics {
             http_requests: counter_vec(
                 &r,
                 "revgate_http_requests_total",
-                "HTTP requests answered, by route and status.",
-                &["route", "status"],
+                "HTTP requests answered, by route, method and status.",
+                &["route", "method", "status"],
             ),
-            start_time_seconds: {
-                let metric = Gauge::with_opts(Opts::new("revgate_start_seconds", "Time from process start to ready."))
-                    .expect("the name is a valid constant");
-                register(&r, metric.clone());
-                metric
-            },
+            http_request_duration: histogram_vec(
+                &r,
+                "revgate_http_request_duration_seconds",
+                "Time from a request's arrival until its answer is handed to the connection; not of streams.",
+                &["route", "method", "class"],
+                (0.000_5, 14),
+            ),
+            http_streams: gauge_vec(
+                &r,
+                "revgate_http_streams",
+                "Open streams: WebSockets, and answers of JSON lines.",
+                &["kind"],
+            ),
+            range_streamed_bytes: counter(
+                &r,
+                "revgate_range_streamed_bytes_total",
+                "Bytes of ranges' answers that were too big to be made as a whole, as they were sent.",
+            ),
+            start_time_seconds: float_gauge(&r, "revgate_start_seconds", "Time from process start to ready."),
+            time,
             registry: r,
         }
     }
@@ -353,50 +485,4 @@ impl Default for Metrics {
     fn default() -> Self {
         Self::new()
     }
-}
-
-fn register(registry: &Registry, collector: impl Collector + 'static) {
-    registry.register(Box::new(collector)).expect("each metric is registered once, in a fresh registry");
-}
-
-fn gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
-    let metric = IntGauge::new(name, help).expect("the name is a valid constant");
-    register(registry, metric.clone());
-    metric
-}
-
-fn gauge_vec(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-    let metric = IntGaugeVec::new(Opts::new(name, help), labels).expect("the name is a valid constant");
-    register(registry, metric.clone());
-    metric
-}
-
-fn counter(registry: &Registry, name: &str, help: &str) -> IntCounter {
-    let metric = IntCounter::new(name, help).expect("the name is a valid constant");
-    register(registry, metric.clone());
-    metric
-}
-
-fn counter_vec(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-    let metric = IntCounterVec::new(Opts::new(name, help), labels).expect("the name is a valid constant");
-    register(registry, metric.clone());
-    metric
-}
-
-/// Buckets are (start, count), each twice the one before, as all of etcd's are.
-fn histogram(registry: &Registry, name: &str, help: &str, buckets: (f64, usize)) -> Histogram {
-    let metric = Histogram::with_opts(histogram_opts(name, help, buckets)).expect("the name is a valid constant");
-    register(registry, metric.clone());
-    metric
-}
-
-fn histogram_vec(registry: &Registry, name: &str, help: &str, labels: &[&str], buckets: (f64, usize)) -> HistogramVec {
-    let metric = HistogramVec::new(histogram_opts(name, help, buckets), labels).expect("the name is a valid constant");
-    register(registry, metric.clone());
-    metric
-}
-
-fn histogram_opts(name: &str, help: &str, (start, count): (f64, usize)) -> HistogramOpts {
-    let buckets = exponential_buckets(start, 2.0, count).expect("start is positive and count is not zero");
-    HistogramOpts::new(name, help).buckets(buckets)
 }

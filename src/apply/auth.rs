@@ -4,7 +4,7 @@
 //! without a header is a member's own (a lease that ran out, compaction without being asked) and may do everything. It
 //! stands before the quota: what is not permitted is told so, whatever the size.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use prometheus::IntGauge;
 
@@ -49,6 +49,10 @@ impl AuthLayer {
 
     fn publish_revision(&self) {
         self.revision.set(i64::try_from(self.auth.revision()).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn take_notify_time(&mut self) -> Duration {
+        self.next.take_notify_time()
     }
 
     pub(super) fn begin_entry(&mut self, position: LogPosition) {

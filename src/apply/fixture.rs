@@ -91,6 +91,7 @@ pub(crate) fn config(quota_backend_bytes: i64) -> Config {
         txn_ops_max: 128,
         request_bytes_max: 1_572_864,
         connections_max: 1024,
+        extensive_metrics: true,
         auto_compaction: AutoCompaction::Off,
         compaction_batch_limit: 1000,
         compaction_sleep_interval: Duration::ZERO,

@@ -21,7 +21,7 @@ mod quota;
 mod tests;
 mod txn;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use thiserror::Error;
 
@@ -187,6 +187,11 @@ impl Applier {
     /// The last entry whose effects the state holds.
     pub fn position(&self) -> LogPosition {
         self.position
+    }
+
+    /// How long handing changes to the watches has taken since the last call.
+    pub fn take_notify_time(&mut self) -> Duration {
+        self.layers.take_notify_time()
     }
 
     /// Applies one entry's commands in order, all of them into one entry of the file; one outcome a command. Entries at

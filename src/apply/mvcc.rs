@@ -1,11 +1,13 @@
 //! The innermost layer: carries a command out on the keys, the leases and the alarms.
 
+use std::time::Duration;
+
 use prometheus::IntCounter;
 
 use super::{Applied, CompactionFinished, Failure, State, alarms::Origin, cluster, header, txn, unsupported};
 use crate::{
     error::ApiError,
-    metrics::Metrics,
+    metrics::{Metrics, Time},
     mvcc::{ChangeSet, KeyRange, WriteTxn},
     proto::{
         etcdserverpb::{
@@ -22,11 +24,18 @@ use crate::{
 pub(super) struct MvccLayer {
     state: State,
     txns: IntCounter,
+    time: Time,
+    /// Time that handing changes to the watches took.
+    notify: Duration,
 }
 
 impl MvccLayer {
     pub(super) fn new(state: State, metrics: &Metrics) -> MvccLayer {
-        MvccLayer { state, txns: metrics.txn_total.clone() }
+        MvccLayer { state, txns: metrics.txn_total.clone(), time: metrics.time.clone(), notify: Duration::ZERO }
+    }
+
+    pub(super) fn take_notify_time(&mut self) -> Duration {
+        std::mem::take(&mut self.notify)
     }
 
     pub(super) fn apply(&mut self, request: &Request, origin: Origin) -> Result<Applied, Failure> {
@@ -50,25 +59,25 @@ impl MvccLayer {
         }
     }
 
-    fn put(&self, request: &PutRequest) -> Result<Applied, Failure> {
+    fn put(&mut self, request: &PutRequest) -> Result<Applied, Failure> {
         let mut write = self.state.store.write();
         let response = txn::put(&mut write, &self.state.lessor, request)?;
-        self.publish(write);
+        self.notify += self.publish(write);
         Ok(Applied::Put(response))
     }
 
-    fn delete_range(&self, request: &DeleteRangeRequest) -> Result<Applied, Failure> {
+    fn delete_range(&mut self, request: &DeleteRangeRequest) -> Result<Applied, Failure> {
         let mut write = self.state.store.write();
         let response = txn::delete_range(&mut write, request)?;
-        self.publish(write);
+        self.notify += self.publish(write);
         Ok(Applied::DeleteRange(response))
     }
 
-    fn txn(&self, request: &TxnRequest) -> Result<Applied, Failure> {
+    fn txn(&mut self, request: &TxnRequest) -> Result<Applied, Failure> {
         let compact_revision = self.state.store.compact_revision();
         let mut write = self.state.store.write();
         let (response, operations) = txn::execute(&mut write, &self.state.lessor, compact_revision, request)?;
-        self.publish(write);
+        self.notify += self.publish(write);
         // As etcd counts: a txn of one operation is that operation. Those are counted where they are carried out.
         if operations > 1 {
             self.txns.inc();
@@ -100,13 +109,13 @@ impl MvccLayer {
     }
 
     /// All keys of the lease go under one revision, in key order.
-    fn lease_revoke(&self, request: LeaseRevokeRequest) -> Result<Applied, Failure> {
+    fn lease_revoke(&mut self, request: LeaseRevokeRequest) -> Result<Applied, Failure> {
         let keys = self.state.lessor.keys(request.id)?;
         let mut write = self.state.store.write();
         for key in keys {
             write.delete_range(&KeyRange::Single(key), false)?;
         }
-        self.publish(write);
+        self.notify += self.publish(write);
         self.state.store.stage(vec![self.state.lessor.revoke(request.id)?]);
         Ok(Applied::LeaseRevoke(LeaseRevokeResponse { header: header(self.state.store.revision()) }))
     }
@@ -134,12 +143,13 @@ impl MvccLayer {
         AlarmResponse { header: header(self.state.store.revision()), alarms }
     }
 
-    /// Makes changes visible, moves the keys' leases along, and tells who watches.
-    fn publish(&self, write: WriteTxn<'_>) {
-        if let Some(changes) = write.end() {
-            self.move_leases(&changes);
-            self.state.hub.notify(changes);
-        }
+    /// Makes changes visible, moves the keys' leases along, and tells who watches; how long the last took.
+    fn publish(&self, write: WriteTxn<'_>) -> Duration {
+        let Some(changes) = write.end() else { return Duration::ZERO };
+        self.move_leases(&changes);
+        let began = self.time.now();
+        self.state.hub.notify(changes);
+        self.time.now().saturating_sub(began)
     }
 
     fn move_leases(&self, changes: &ChangeSet) {

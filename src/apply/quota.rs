@@ -5,7 +5,7 @@
 //! Sizes are not looked at here. They differ from member to member, and what is decided here must not: `service` looks at
 //! its own member's, and raises and clears the alarm through the log.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{Alarms, Applied, Failure, State, alarms::Origin, mvcc::MvccLayer};
 use crate::{
@@ -31,6 +31,10 @@ pub(super) struct QuotaLayer {
 impl QuotaLayer {
     pub(super) fn new(next: MvccLayer, state: &State) -> QuotaLayer {
         QuotaLayer { next, alarms: Arc::clone(&state.alarms) }
+    }
+
+    pub(super) fn take_notify_time(&mut self) -> Duration {
+        self.next.take_notify_time()
     }
 
     /// `origin`: whose command it is.

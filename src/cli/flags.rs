@@ -46,6 +46,15 @@ pub(super) enum TlsMinVersion {
     Tls13,
 }
 
+/// How much `/metrics` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum MetricsDetail {
+    /// All but what needs many series.
+    Basic,
+    /// All.
+    Extensive,
+}
+
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum LogLevel {
@@ -344,7 +353,12 @@ pub(super) struct ServeFlags {
     #[arg(long, env = "REVGATE_ELECTION_TIMEOUT", value_name = "MS", default_value_t = 1_000)]
     pub(super) election_timeout: u64,
 
-    // Logs and traces.
+    // Metrics, logs and traces.
+    /// How much /metrics tells: "basic", or "extensive", which also has grpc_server_handling_seconds, a histogram for each
+    /// method that is called.
+    #[arg(long, env = "REVGATE_METRICS", value_name = "DETAIL", value_enum, default_value_t = MetricsDetail::Extensive)]
+    pub(super) metrics: MetricsDetail,
+
     /// How much is logged.
     #[arg(long, env = "REVGATE_LOG_LEVEL", value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
     pub(super) log_level: LogLevel,

@@ -76,8 +76,8 @@ const HEADINGS: [(&str, &[&str]); 9] = [
         ],
     ),
     (
-        "Logs and traces",
-        &["log_level", "log_format", "log_outputs", "warning_apply_duration", "warning_unary_request_duration"],
+        "Metrics, logs and traces",
+        &["metrics", "log_level", "log_format", "log_outputs", "warning_apply_duration", "warning_unary_request_duration"],
     ),
 ];
 
@@ -149,6 +149,6 @@ mod tests {
             lines = if line.starts_with("          ") { lines + 1 } else { 0 };
             assert!(lines <= 2, "{line}\n{page}");
         }
-        assert!(page.contains("\nTLS:\n") && page.contains("\nLogs and traces:\n"), "{page}");
+        assert!(page.contains("\nTLS:\n") && page.contains("\nMetrics, logs and traces:\n"), "{page}");
     }
 }

@@ -9,6 +9,7 @@ mod auth_token;
 mod check;
 mod client;
 mod config;
+mod doctor;
 mod duration;
 mod flags;
 mod help;
@@ -55,6 +56,9 @@ enum Command {
     /// Tell whether a data file or snapshot is sound, and which pages and keys are not. Exits with 0 if it is, 1 if not,
     /// 2 if it cannot be read.
     Check(check::CheckFlags),
+    /// Tell what is wrong with running members, from what, and what to do. Exits with 0 if nothing is, 1 if something is, 2 if
+    /// a member cannot be asked.
+    Doctor(doctor::DoctorFlags),
     /// Tell what takes up the room in a data file or snapshot.
     Inspect(inspect::InspectFlags),
 }
@@ -77,6 +81,7 @@ enum Work {
     PrintConfig(Box<PrintFlags>, Sources),
     Snapshot(snapshot::SnapshotCommand),
     Check(check::CheckFlags),
+    Doctor(doctor::DoctorFlags),
     Inspect(inspect::InspectFlags),
 }
 
@@ -87,6 +92,7 @@ impl Tool {
             Work::PrintConfig(flags, sources) => config::print(&flags, &sources),
             Work::Snapshot(command) => command.run(),
             Work::Check(flags) => check::run(&flags),
+            Work::Doctor(flags) => doctor::run(&flags),
             Work::Inspect(flags) => inspect::run(&flags),
         }
     }
@@ -117,6 +123,7 @@ pub fn read() -> Result<Asked, ExitCode> {
         }
         Command::Snapshot(command) => quiet(Work::Snapshot(command)),
         Command::Check(flags) => quiet(Work::Check(flags)),
+        Command::Doctor(flags) => quiet(Work::Doctor(flags)),
         Command::Inspect(flags) => quiet(Work::Inspect(flags)),
     }
 }

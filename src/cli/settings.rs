@@ -13,7 +13,7 @@ use crate::config::{AutoCompaction, Config, ListenUrl, QUOTA_DEFAULT_BYTES, Requ
 use super::{
     auth_token,
     duration::parse_duration,
-    flags::{ClusterState, CompactionMode, LogLevel, NospaceDisarm, ServeFlags},
+    flags::{ClusterState, CompactionMode, LogLevel, MetricsDetail, NospaceDisarm, ServeFlags},
     urls,
 };
 
@@ -90,6 +90,7 @@ pub(super) fn config(flags: &ServeFlags) -> Result<Config, FlagError> {
         txn_ops_max: within("max-txn-ops", flags.max_txn_ops, TXN_OPS)?,
         request_bytes_max: within("max-request-bytes", flags.max_request_bytes, REQUEST_BYTES)?,
         connections_max: within("max-connections", flags.max_connections, CONNECTIONS)?,
+        extensive_metrics: flags.metrics == MetricsDetail::Extensive,
         auto_compaction: auto_compaction(flags)?,
         compaction_batch_limit: or_default(flags.compaction_batch_limit, COMPACTION_BATCH_LIMIT_DEFAULT),
         compaction_sleep_interval: or_default(flags.compaction_sleep_interval, COMPACTION_SLEEP_DEFAULT),

@@ -28,6 +28,7 @@ use super::{
     },
 };
 use crate::{
+    metrics::Metrics,
     mvcc::LogPosition,
     wal::{Done, Record, Recovered, Room, Wal, WalError},
 };
@@ -47,6 +48,7 @@ struct Shared {
     /// None once closed.
     wal: Mutex<Option<Wal>>,
     standing: Arc<Standing>,
+    metrics: Metrics,
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +97,7 @@ impl LogStore {
         applied: LogPosition,
         member_id: u64,
         standing: Arc<Standing>,
+        metrics: Metrics,
     ) -> Result<LogStore, ConsensusError> {
         let damaged = |error: io::Error| ConsensusError::Raft(error.to_string());
         let mut tail = Tail::default();
@@ -116,8 +119,8 @@ impl LogStore {
                 standing.membership_appended(position_of(&entry.log_id).index, membership);
             }
         }
-        let store =
-            LogStore { shared: Arc::new(Shared { tail: Mutex::new(tail), wal: Mutex::new(Some(wal)), standing }) };
+        let shared = Shared { tail: Mutex::new(tail), wal: Mutex::new(Some(wal)), standing, metrics };
+        let store = LogStore { shared: Arc::new(shared) };
         store.note_last(&store.shared.tail.lock());
         store.go_on_after(applied, recovered.released).map_err(damaged)?;
         Ok(store)
@@ -186,6 +189,20 @@ impl LogStore {
                 standing.fail(error.to_string());
             }
         })
+    }
+
+    /// Notes when the entries behind `before` were committed, up to `through`. Both are the log's indexes.
+    fn mark_committed(&self, before: u64, through: u64) {
+        let Shared { tail, standing, metrics, .. } = &*self.shared;
+        let now = metrics.time.now();
+        for entry in tail.lock().slice(before, through) {
+            if let Payload::Normal(batch) = &entry.payload {
+                batch.marks().committed(now);
+            }
+        }
+        let lag = through.saturating_sub(standing.applied());
+        metrics.proposals_committed.set(i64::try_from(through).unwrap_or(i64::MAX));
+        metrics.apply_lag_entries.set(i64::try_from(lag).unwrap_or(i64::MAX));
     }
 
     fn note_last(&self, tail: &Tail) {
@@ -297,7 +314,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
                 standing.fail(error.to_string());
             }
             // The receiver is gone only if the library's core is.
-            let _gone = sender.send(result);
+            let _gone = sender.send(result.map(drop));
         });
         self.write(vec![Record::State(encode_vote(vote))], done)?;
         durable.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
@@ -307,7 +324,10 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     // Only remembered in memory: after a restart, reads wait until everything in the log is committed anew and applied.
     async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
-        self.shared.standing.set_committed(committed.map_or(0, |committed| position_of(&committed).index));
+        let before = self.shared.standing.committed();
+        let now = committed.map_or(0, |committed| position_of(&committed).index);
+        self.shared.standing.set_committed(now);
+        self.mark_committed(before, now);
         Ok(())
     }
 
@@ -317,6 +337,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I::IntoIter: OptionalSend,
     {
         let mut records = Vec::new();
+        let mut batches = Vec::new();
         {
             let mut tail = self.shared.tail.lock();
             for entry in entries {
@@ -328,16 +349,20 @@ impl RaftLogStorage<TypeConfig> for LogStore {
                     records.push(Record::Released { index: entry.log_id.index, term: 0 });
                 }
                 records.push(Record::Entry(encode_entry(&entry)));
+                if let Payload::Normal(batch) = &entry.payload {
+                    batches.push(batch.clone());
+                }
                 tail.push(entry);
             }
             self.note_last(&tail);
         }
         let standing = Arc::clone(&self.shared.standing);
         let done: Done = Box::new(move |result| {
-            if let Err(error) = &result {
-                standing.fail(error.to_string());
+            match &result {
+                Ok(written) => batches.iter().for_each(|batch| batch.marks().durable(written)),
+                Err(error) => standing.fail(error.to_string()),
             }
-            callback.io_completed(result.map_err(io::Error::other));
+            callback.io_completed(result.map(drop).map_err(io::Error::other));
         });
         self.write(records, done)
     }

@@ -169,7 +169,7 @@ fn open_parts(
             "cut a half-written record off the end of the log"
         );
     }
-    let log = LogStore::new(wal, recovered, applied, options.member_id, Arc::clone(&standing))?;
+    let log = LogStore::new(wal, recovered, applied, options.member_id, Arc::clone(&standing), metrics.clone())?;
     let tail_too_large = Arc::new(Notify::new());
     let state_machine = StateMachine::open(
         applier,

@@ -7,6 +7,7 @@
 
 mod barrier;
 mod log_store;
+mod marks;
 mod member;
 mod network;
 mod proposer;
@@ -37,7 +38,7 @@ use crate::{
     apply::{Applied, Applier, growth_bytes},
     disk::Disk,
     error::ApiError,
-    metrics::Metrics,
+    metrics::{Metrics, StageTimes},
     mvcc::Store,
     proto::revgatepb::{InternalRaftRequest, internal_raft_request},
     wal,
@@ -175,16 +176,34 @@ impl Consensus {
     /// [`ApiError::Stopped`] leave open whether it will be; every other error is a refusal. Dropping the future cancels
     /// nothing that is already proposed.
     pub async fn propose(&self, command: InternalRaftRequest) -> Result<Applied, ApiError> {
+        self.propose_timed(command).await.0
+    }
+
+    /// The same; also tells how long the command was in each stage of its way, if it was applied or refused there.
+    pub async fn propose_timed(&self, command: InternalRaftRequest) -> (Result<Applied, ApiError>, Option<StageTimes>) {
+        match self.check(&command) {
+            Ok(bytes) => self.inner.proposals.propose(command, bytes).await,
+            Err(refusal) => (Err(refusal), None),
+        }
+    }
+
+    /// Whether a command may be handed in; its size in bytes.
+    fn check(&self, command: &InternalRaftRequest) -> Result<usize, ApiError> {
         let bytes = command.encoded_len();
         if bytes > self.inner.request_bytes_max {
             return Err(ApiError::RequestTooLarge);
         }
-        if !is_readable(&command) {
+        if !is_readable(command) {
             return Err(ApiError::TooManyOps);
         }
-        self.check_room(&command, bytes as u64)?;
-        self.check_pressure(&command)?;
-        self.inner.proposals.propose(command, bytes).await
+        self.check_room(command, bytes as u64)?;
+        self.check_pressure(command)?;
+        Ok(bytes)
+    }
+
+    /// How long the write has been waiting that waits longest, of those that are in a log entry.
+    pub fn oldest_write_age(&self) -> Option<Duration> {
+        self.inner.proposals.oldest_age()
     }
 
     /// Which of the member's files cannot grow, and why, if one cannot.

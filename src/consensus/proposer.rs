@@ -4,6 +4,7 @@
 //! error that says its outcome is unknown. A client that goes away before its request is proposed takes it with it.
 
 use std::{
+    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -13,6 +14,7 @@ use std::{
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use openraft::{async_runtime::watch::WatchReceiver, errors::ClientWriteError, impls::OneshotResponder};
+use parking_lot::Mutex;
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, timeout_at},
@@ -20,9 +22,9 @@ use tokio::{
 
 use super::{
     RaftHandle,
-    types::{Batch, TypeConfig, Waiter},
+    types::{Answer, Batch, TypeConfig, Waiter},
 };
-use crate::{apply::Applied, error::ApiError, metrics::Metrics, proto::revgatepb::InternalRaftRequest};
+use crate::{error::ApiError, metrics::Metrics, proto::revgatepb::InternalRaftRequest};
 
 /// Most requests one entry carries.
 const BATCH_REQUESTS_MAX: usize = 1024;
@@ -50,14 +52,20 @@ struct Request {
 pub(super) struct ProposalQueue {
     sender: mpsc::Sender<Request>,
     waiting_bytes: Arc<AtomicUsize>,
+    under_way: UnderWay,
     request_timeout: Duration,
     metrics: Metrics,
 }
+
+/// When the first request of each entry that is under way was handed in, the oldest entry first. As many as may be in
+/// flight.
+type UnderWay = Arc<Mutex<VecDeque<Duration>>>;
 
 /// What `ProposalQueue` hands to, before it runs.
 pub(super) struct Proposer {
     queue: mpsc::Receiver<Request>,
     waiting_bytes: Arc<AtomicUsize>,
+    under_way: UnderWay,
     /// Taken from the queue, but too large for the last batch.
     carried: Option<Request>,
     metrics: Metrics,
@@ -67,9 +75,15 @@ pub(super) struct Proposer {
 pub(super) fn proposal_queue(request_timeout: Duration, metrics: &Metrics) -> (ProposalQueue, Proposer) {
     let (sender, queue) = mpsc::channel(QUEUE_REQUESTS_MAX);
     let waiting_bytes = Arc::new(AtomicUsize::new(0));
-    let handle =
-        ProposalQueue { sender, waiting_bytes: Arc::clone(&waiting_bytes), request_timeout, metrics: metrics.clone() };
-    (handle, Proposer { queue, waiting_bytes, carried: None, metrics: metrics.clone() })
+    let under_way = UnderWay::default();
+    let handle = ProposalQueue {
+        sender,
+        waiting_bytes: Arc::clone(&waiting_bytes),
+        under_way: Arc::clone(&under_way),
+        request_timeout,
+        metrics: metrics.clone(),
+    };
+    (handle, Proposer { queue, waiting_bytes, under_way, carried: None, metrics: metrics.clone() })
 }
 
 /// Counts a request as pending while it lives.
@@ -83,20 +97,26 @@ impl Drop for Pending<'_> {
 
 impl ProposalQueue {
     /// Hands in a request and waits for its outcome. `bytes` is its encoded size.
-    pub(super) async fn propose(&self, command: InternalRaftRequest, bytes: usize) -> Result<Applied, ApiError> {
-        let outcome = self.enqueue(command, bytes)?;
+    pub(super) async fn propose(&self, command: InternalRaftRequest, bytes: usize) -> Answer {
+        let outcome = match self.enqueue(command, bytes) {
+            Ok(outcome) => outcome,
+            Err(refusal) => return (Err(refusal), None),
+        };
         self.metrics.proposals_pending.inc();
         let _pending = Pending(&self.metrics);
         // Dropped unanswered: the member stopped with the request's outcome unknown.
-        outcome.await.unwrap_or(Err(ApiError::Stopped))
+        outcome.await.unwrap_or((Err(ApiError::Stopped), None))
     }
 
-    fn enqueue(
-        &self,
-        command: InternalRaftRequest,
-        bytes: usize,
-    ) -> Result<oneshot::Receiver<Result<Applied, ApiError>>, ApiError> {
-        let (waiter, outcome) = oneshot::channel();
+    /// How long the first request of the oldest entry under way has been waiting.
+    pub(super) fn oldest_age(&self) -> Option<Duration> {
+        let oldest = self.under_way.lock().front().copied();
+        oldest.map(|handed_in| self.metrics.time.now().saturating_sub(handed_in))
+    }
+
+    fn enqueue(&self, command: InternalRaftRequest, bytes: usize) -> Result<oneshot::Receiver<Answer>, ApiError> {
+        let (sender, outcome) = oneshot::channel();
+        let waiter = Waiter { sender, handed_in: self.metrics.time.now() };
         let deadline = Instant::now() + self.request_timeout;
         let waiting = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let refusal = if self.sender.is_closed() {
@@ -124,6 +144,7 @@ impl Proposer {
     /// Proposes until every [`ProposalQueue`] is gone or the task is dropped; what waits then is dropped unanswered.
     pub(super) async fn run(mut self, raft: RaftHandle) {
         let failed = self.metrics.proposals_failed.clone();
+        let under_way = Arc::clone(&self.under_way);
         let mut in_flight = FuturesUnordered::new();
         loop {
             tokio::select! {
@@ -132,8 +153,10 @@ impl Proposer {
                 Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
                 first = next_request(&mut self.carried, &mut self.queue), if in_flight.len() < ENTRIES_IN_FLIGHT_MAX => {
                     let Some(first) = first else { return };
-                    if let Some((batch, deadline)) = self.pack(first) {
-                        in_flight.push(propose(&raft, batch, deadline, &failed));
+                    let (handed_in, packed) = (first.waiter.handed_in, self.pack(first));
+                    if let Some((batch, deadline)) = packed {
+                        let under_way = Noted::new(&under_way, handed_in);
+                        in_flight.push(propose(&raft, batch, deadline, &failed, under_way));
                     }
                 }
             }
@@ -153,7 +176,7 @@ impl Proposer {
                 break;
             }
             self.waiting_bytes.fetch_sub(request.bytes, Ordering::Relaxed);
-            if !request.waiter.is_closed() {
+            if !request.waiter.sender.is_closed() {
                 bytes += request.bytes;
                 commands.push(request.command);
                 waiters.push(request.waiter);
@@ -175,8 +198,36 @@ async fn next_request(carried: &mut Option<Request>, queue: &mut mpsc::Receiver<
     }
 }
 
+/// An entry is under way while this lives.
+struct Noted<'a> {
+    under_way: &'a Mutex<VecDeque<Duration>>,
+    handed_in: Duration,
+}
+
+impl<'a> Noted<'a> {
+    fn new(under_way: &'a Mutex<VecDeque<Duration>>, handed_in: Duration) -> Noted<'a> {
+        under_way.lock().push_back(handed_in);
+        Noted { under_way, handed_in }
+    }
+}
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        let mut under_way = self.under_way.lock();
+        if let Some(at) = under_way.iter().position(|handed_in| *handed_in == self.handed_in) {
+            under_way.remove(at);
+        }
+    }
+}
+
 /// Proposes one batch and waits until it is applied here. Only a proposal that certainly is in no log is tried again.
-async fn propose(raft: &RaftHandle, batch: Batch, deadline: Instant, failed: &prometheus::IntCounter) {
+async fn propose(
+    raft: &RaftHandle,
+    batch: Batch,
+    deadline: Instant,
+    failed: &prometheus::IntCounter,
+    _under_way: Noted<'_>,
+) {
     let Err(error) = try_until(raft, &batch, deadline).await else { return };
     failed.inc_by(batch.commands().len() as u64);
     batch.fail(&error);

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     apply::{Applier, ApplyFatal},
-    metrics::Metrics,
+    metrics::{Metrics, Stage, StageTimes},
     mvcc::{BucketWrite, LogPosition, Store, buckets},
 };
 
@@ -95,19 +95,46 @@ impl StateMachine {
                 &[]
             }
         };
+        let apply = self.metrics.stages.of(Stage::Apply).begin();
+        let began = apply.began();
         let outcomes = self.applier.apply(position, commands)?;
+        let notify = self.applier.take_notify_time();
+        let applied_at = apply.end_less(notify);
         if let Payload::Membership(membership) = &entry.payload {
             self.standing.membership_applied(position.index, membership);
         }
         // Before anyone hears of it: who does must find it applied.
         self.standing.entry_applied(position.term, position.index);
         if let Payload::Normal(batch) = &entry.payload {
-            for (waiter, outcome) in batch.take_waiters().into_iter().zip(outcomes) {
-                // One that went away does not want its outcome.
-                let _gone = waiter.send(outcome);
+            let waiters = batch.take_waiters();
+            let times = |handed_in| StageTimes {
+                apply: applied_at.saturating_sub(began).saturating_sub(notify),
+                notify,
+                applied_at,
+                ..batch.marks().stages(handed_in, began)
+            };
+            if let Some(first) = waiters.first() {
+                self.observe(&times(first.handed_in));
+            }
+            for (waiter, outcome) in waiters.into_iter().zip(outcomes) {
+                let stages = times(waiter.handed_in);
+                waiter.answer((outcome, Some(stages)));
             }
         }
         Ok(())
+    }
+
+    /// Notes the stages that are measured once a log entry.
+    fn observe(&self, times: &StageTimes) {
+        let stages = &self.metrics.stages;
+        for (stage, took) in [
+            (Stage::Queue, times.queue),
+            (Stage::Replicate, times.replicate),
+            (Stage::CommitToApply, times.commit_to_apply),
+            (Stage::Notify, times.notify),
+        ] {
+            stages.of(stage).observe(took);
+        }
     }
 
     /// Stages the membership for the commit that holds its entry.

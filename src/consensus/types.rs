@@ -3,7 +3,7 @@
 //! Positions: the library counts entries from 0, the log and etcd from 1. The shift by one happens here and nowhere
 //! else; outside this room every index is the log's.
 
-use std::{collections::BTreeSet, fmt, io, sync::Arc};
+use std::{collections::BTreeSet, fmt, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use openraft::{EmptyNode, RaftTypeConfig, impls, vote::RaftLeaderId};
@@ -12,9 +12,11 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
+use super::marks::Marks;
 use crate::{
     apply::Applied,
     error::ApiError,
+    metrics::StageTimes,
     mvcc::LogPosition,
     proto::{
         etcdserverpb::{RequestOp, TxnRequest, request_op},
@@ -64,8 +66,23 @@ impl RaftTypeConfig for TypeConfig {
 /// What one request comes to.
 pub(super) type Outcome = Result<Applied, ApiError>;
 
+/// An outcome, and how long the request was in each stage if it was applied.
+pub(super) type Answer = (Outcome, Option<StageTimes>);
+
 /// Where one request's outcome is awaited.
-pub(super) type Waiter = oneshot::Sender<Outcome>;
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) sender: oneshot::Sender<Answer>,
+    /// When the request was handed in.
+    pub(super) handed_in: Duration,
+}
+
+impl Waiter {
+    pub(super) fn answer(self, answer: Answer) {
+        // One that is gone does not want to know.
+        let _gone = self.sender.send(answer);
+    }
+}
 
 /// The commands of one log entry, decoded and encoded once, cheap to clone. On the member that proposed it, it also
 /// carries those who wait for the outcomes, one a command; an entry that is dropped without being applied drops them.
@@ -76,6 +93,7 @@ struct BatchInner {
     commands: Vec<InternalRaftRequest>,
     encoded: Bytes,
     waiters: Mutex<Vec<Waiter>>,
+    marks: Marks,
 }
 
 impl Batch {
@@ -83,17 +101,24 @@ impl Batch {
     pub(super) fn new(commands: Vec<InternalRaftRequest>, waiters: Vec<Waiter>) -> Batch {
         let message = CommandBatch { commands };
         let encoded = Bytes::from(message.encode_to_vec());
-        Batch(Arc::new(BatchInner { commands: message.commands, encoded, waiters: Mutex::new(waiters) }))
+        let (waiters, marks) = (Mutex::new(waiters), Marks::default());
+        Batch(Arc::new(BatchInner { commands: message.commands, encoded, waiters, marks }))
     }
 
     /// A batch as found in the log.
     pub(super) fn decode(encoded: Bytes) -> Result<Batch, prost::DecodeError> {
         let message = CommandBatch::decode(encoded.clone())?;
-        Ok(Batch(Arc::new(BatchInner { commands: message.commands, encoded, waiters: Mutex::default() })))
+        let (waiters, marks) = (Mutex::default(), Marks::default());
+        Ok(Batch(Arc::new(BatchInner { commands: message.commands, encoded, waiters, marks })))
     }
 
     pub(super) fn commands(&self) -> &[InternalRaftRequest] {
         &self.0.commands
+    }
+
+    /// When it passed each stage.
+    pub(super) fn marks(&self) -> &Marks {
+        &self.0.marks
     }
 
     /// Takes those who wait: whoever calls first answers them.
@@ -104,8 +129,7 @@ impl Batch {
     /// Tells all who still wait the same.
     pub(super) fn fail(&self, error: &ApiError) {
         for waiter in self.take_waiters() {
-            // One that is gone does not want to know.
-            let _gone = waiter.send(Err(error.clone()));
+            waiter.answer((Err(error.clone()), None));
         }
     }
 }

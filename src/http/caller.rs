@@ -42,7 +42,7 @@ pub(super) fn requires_leader(headers: &HeaderMap) -> bool {
 
 fn caller(token: Option<&str>, certificate_name: Option<&str>) -> Caller {
     let token = token.map(|token| token.strip_prefix(BEARER_PREFIX).unwrap_or(token).trim().to_owned());
-    Caller { token, certificate_name: certificate_name.map(str::to_owned), is_operator: false }
+    Caller::new(token, certificate_name.map(str::to_owned))
 }
 
 fn token_cookie(headers: &HeaderMap) -> Option<&str> {

@@ -11,6 +11,7 @@ use std::{
 };
 
 use axum::extract::{FromRequestParts as _, ws::WebSocketUpgrade};
+use bytes::Bytes;
 use hyper::{
     Method as HttpMethod, Request, Response, StatusCode, Version,
     body::Incoming,
@@ -28,7 +29,7 @@ use super::{
     caller,
     encoding::Encoding,
     limits::{Limits, client_timeout},
-    meter::{Call, Meter},
+    meter::{Arrival, Call, Meter, OpenStreams},
     path::{self, Place},
     patience::Stalled,
     range::{Answer, RangePieces},
@@ -44,9 +45,12 @@ use super::{
 use crate::{
     config::Transport,
     error::ApiError,
-    metrics::Metrics,
+    metrics::{Metrics, Stage},
     service::{Caller, Services},
 };
+
+/// What the paths of the API begin with, old ones too.
+const API_PREFIX: &str = "/v3";
 
 /// What all connections share.
 #[derive(Debug)]
@@ -77,6 +81,10 @@ pub(super) struct Front {
     router: Router,
     side_meters: Vec<Arc<Meter>>,
     other_meter: Arc<Meter>,
+    /// WebSockets.
+    pub(super) sockets: OpenStreams,
+    /// Answers of JSON lines.
+    pub(super) line_streams: OpenStreams,
 }
 
 impl Front {
@@ -103,6 +111,8 @@ impl Front {
             router: Router::new(&metrics),
             side_meters: side::TEMPLATES.iter().map(|path| Arc::new(Meter::new(path, &metrics))).collect(),
             other_meter: Arc::new(Meter::new("other", &metrics)),
+            sockets: OpenStreams::new("websocket", &metrics),
+            line_streams: OpenStreams::new("ndjson", &metrics),
             services,
             metrics,
         }
@@ -112,6 +122,13 @@ impl Front {
     pub(super) fn begin_call(&self) -> Result<TaskTrackerToken, ApiError> {
         let call = self.calls.token();
         if self.going_down.is_cancelled() { Err(ApiError::Stopped) } else { Ok(call) }
+    }
+
+    /// Reads a call's whole body.
+    async fn read_body(&self, body: Incoming, asks_first: bool) -> Result<Bytes, ApiError> {
+        let text = self.limits.read_body(body, asks_first).await?;
+        self.metrics.client_received_bytes.inc_by(text.len() as u64);
+        Ok(text)
     }
 
     fn side_meter(&self, template: &str) -> &Meter {
@@ -191,58 +208,64 @@ impl Drop for Connection {
 
 /// Answers one request.
 pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incoming>) -> Reply {
+    let arrival = Arrival::of(request.method());
     if connection.admission.serves == Serves::Metrics {
         // Neither by name nor by origin: a probe calls a pod by its address, and no page has business here.
         let encoding = Encoding::accepted(request.headers());
-        return reply::encoded(metrics_endpoint(&connection, &request).await, encoding).await;
+        return reply::encoded(metrics_endpoint(&connection, &arrival, &request).await, encoding).await;
     }
+    let is_api = request.uri().path().starts_with(API_PREFIX);
     let access = &connection.front.access;
     if let Some(refusal) = access.refuse_host(matches!(connection.security, Security::Tls { .. }), &request) {
-        connection.front.other_meter.answered(refusal.status());
+        connection.front.other_meter.answered(&arrival, refusal.status());
         return refusal;
     }
     let origin = access.origin(request.headers());
     let encoding = Encoding::accepted(request.headers());
     let mut reply = if request.method() == HttpMethod::OPTIONS {
-        connection.front.other_meter.answered(StatusCode::OK);
-        Response::new(Body::Whole(None))
+        connection.front.other_meter.answered(&arrival, StatusCode::OK);
+        Response::new(Body::empty())
     } else {
-        endpoint(&connection, request).await
+        endpoint(&connection, arrival, request).await
     };
     access.allow(origin, reply.headers_mut());
-    reply::encoded(reply, encoding).await
+    let mut reply = reply::encoded(reply, encoding).await;
+    if is_api {
+        reply.body_mut().count(&connection.front.metrics.client_sent_bytes);
+    }
+    reply
 }
 
-async fn endpoint(connection: &Arc<Connection>, request: Request<Incoming>) -> Reply {
+async fn endpoint(connection: &Arc<Connection>, arrival: Arrival, request: Request<Incoming>) -> Reply {
     let front = connection.front();
     if let Some(reply) = refusal(&request) {
-        front.other_meter.answered(reply.status());
+        front.other_meter.answered(&arrival, reply.status());
         return reply;
     }
     let path = match path::place(request.uri()) {
         Place::Here(path) => path.into_owned(),
-        Place::Elsewhere(location) => return redirect(front, &location),
+        Place::Elsewhere(location) => return redirect(front, &arrival, &location),
         Place::Malformed => {
-            front.other_meter.answered(StatusCode::BAD_REQUEST);
+            front.other_meter.answered(&arrival, StatusCode::BAD_REQUEST);
             return reply::text(StatusCode::BAD_REQUEST, "400 Bad Request");
         }
     };
     if !path.starts_with("/v3/") || !front.access.gateway {
-        return side_endpoint(connection, &path, &request).await;
+        return side_endpoint(connection, &arrival, &path, &request).await;
     }
     let found = front.router.find(&path);
     let (method, meter) = found.map_or((None, &front.other_meter), |(method, meter)| (Some(method), meter));
     if wants_socket(&request) {
-        return upgrade(connection, method, meter.start(), request).await;
+        return upgrade(connection, method, meter.start(arrival), request).await;
     }
     let refusal = match method {
         Some(method) if request.method() == HttpMethod::POST => {
-            return api_call(connection, method, meter.start(), request).await;
+            return api_call(connection, method, meter.start(arrival), request).await;
         }
         Some(_) => ApiError::MethodNotAllowed,
         None => ApiError::NoSuchPath,
     };
-    meter.answered(reply::status_of(&refusal));
+    meter.answered(&arrival, reply::status_of(&refusal));
     reply::error(&refusal)
 }
 
@@ -254,16 +277,16 @@ fn refusal(request: &Request<Incoming>) -> Option<Reply> {
 }
 
 /// Sends a client to the path it should have asked for; method and body stay.
-fn redirect(front: &Front, location: &str) -> Reply {
-    let mut reply = Response::new(Body::Whole(None));
+fn redirect(front: &Front, arrival: &Arrival, location: &str) -> Reply {
+    let mut reply = Response::new(Body::empty());
     *reply.status_mut() = StatusCode::TEMPORARY_REDIRECT;
     let location = HeaderValue::from_str(location).expect("a location is encoded, or was in a request's head");
     reply.headers_mut().insert(LOCATION, location);
-    front.other_meter.answered(reply.status());
+    front.other_meter.answered(arrival, reply.status());
     reply
 }
 
-async fn api_call(connection: &Arc<Connection>, method: Method, call: Call, request: Request<Incoming>) -> Reply {
+async fn api_call(connection: &Arc<Connection>, method: Method, mut call: Call, request: Request<Incoming>) -> Reply {
     let began = Instant::now();
     let front = connection.front();
     let Wishes { timeout, requires_leader } = match wishes(front, request.headers()) {
@@ -275,8 +298,8 @@ async fn api_call(connection: &Arc<Connection>, method: Method, call: Call, requ
     let body = request.into_body();
     let streamed = matches!(method, Method::Watch | Method::LeaseKeepAlive);
     if streamed {
-        let values = Values::new(body, front.limits.text_bytes_max);
-        let ends = Ends { going_down: front.going_down.clone(), timeout };
+        let values = Values::new(body, front.limits.text_bytes_max, front.metrics.client_received_bytes.clone());
+        let ends = Ends { going_down: front.going_down.clone(), timeout, open: front.line_streams.open() };
         return match method {
             Method::Watch => {
                 let session = front.services.watch.open(caller, requires_leader, Some(connection.peer()));
@@ -286,16 +309,16 @@ async fn api_call(connection: &Arc<Connection>, method: Method, call: Call, requ
         };
     }
     if method.is_server_stream() {
-        let ends = Ends { going_down: front.going_down.clone(), timeout };
+        let ends = Ends { going_down: front.going_down.clone(), timeout, open: front.line_streams.open() };
         let messages = async {
-            let text = front.limits.read_body(body, asks_first).await?;
+            let text = front.read_body(body, asks_first).await?;
             server_stream::open(&front.services, method, &caller, &text).await
         };
         return server_stream::lines(messages, ends, call).await;
     }
     let mut record = front.observer.begin(call.route(), began);
     let answer = async {
-        let text = front.limits.read_body(body, asks_first).await?;
+        let text = front.read_body(body, asks_first).await?;
         record.read(text.len());
         let _call = front.begin_call()?;
         unary_call(front, method, &caller, &text, &mut record).await
@@ -305,12 +328,17 @@ async fn api_call(connection: &Arc<Connection>, method: Method, call: Call, requ
         Some(timeout) => within(timeout.saturating_sub(began.elapsed()), answer).await,
     };
     record.ends(answer.as_ref().map(Answer::len));
+    if let Some(stages) = caller.stages() {
+        let respond = front.metrics.time.now().saturating_sub(stages.applied_at);
+        front.metrics.stages.of(Stage::Respond).observe(respond);
+    }
     match answer {
         Ok(Answer::Begun(first, rest)) => {
             call.answered(StatusCode::OK);
             let remaining = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
             let turns = PollSemaphore::new(Arc::clone(&front.list_turns));
-            reply::range(RangePieces::new(first, rest, turns, remaining, call))
+            let streamed = front.metrics.range_streamed_bytes.clone();
+            reply::range(RangePieces::new(first, rest, turns, remaining, call, streamed))
         }
         Ok(Answer::Whole(whole)) => finish(call, Ok(whole)),
         Err(error) => finish(call, Err(error)),
@@ -364,28 +392,28 @@ fn finish(mut call: Call, answer: Result<Vec<u8>, ApiError>) -> Reply {
         Ok(body) => reply::answer(body),
         Err(error) => reply::error(&error),
     };
-    call.took();
     call.answered(reply.status());
+    call.took();
     reply
 }
 
 /// What is served where metrics alone are: anything else is not there, whatever the method.
-async fn metrics_endpoint(connection: &Connection, request: &Request<Incoming>) -> Reply {
+async fn metrics_endpoint(connection: &Connection, arrival: &Arrival, request: &Request<Incoming>) -> Reply {
     let front = connection.front();
     if let Some(reply) = refusal(request) {
-        front.other_meter.answered(reply.status());
+        front.other_meter.answered(arrival, reply.status());
         return reply;
     }
     match path::place(request.uri()) {
-        Place::Here(path) if side::is_for_operators(&path) => side_endpoint(connection, &path, request).await,
+        Place::Here(path) if side::is_for_operators(&path) => side_endpoint(connection, arrival, &path, request).await,
         Place::Here(_) | Place::Elsewhere(_) | Place::Malformed => {
-            front.other_meter.answered(reply::status_of(&ApiError::NoSuchPath));
+            front.other_meter.answered(arrival, reply::status_of(&ApiError::NoSuchPath));
             reply::error(&ApiError::NoSuchPath)
         }
     }
 }
 
-async fn side_endpoint(connection: &Connection, path: &str, request: &Request<Incoming>) -> Reply {
+async fn side_endpoint(connection: &Connection, arrival: &Arrival, path: &str, request: &Request<Incoming>) -> Reply {
     let front = connection.front();
     let (meter, reply) = match side::template(path) {
         None => (&*front.other_meter, side::not_found()),
@@ -395,14 +423,15 @@ async fn side_endpoint(connection: &Connection, path: &str, request: &Request<In
                     Serves::Everything => caller::of_request(request.headers(), connection.certificate_name()),
                     Serves::Metrics => Caller::operator(),
                 };
-                side::answer(front, path, request.uri().query().unwrap_or_default(), &caller).await
+                let query = request.uri().query().unwrap_or_default();
+                side::answer(front, path, query, request.headers(), &caller).await
             } else {
                 reply::text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n")
             };
             (front.side_meter(template), reply)
         }
     };
-    meter.answered(reply.status());
+    meter.answered(arrival, reply.status());
     reply
 }
 

@@ -1,15 +1,15 @@
-//! Counting calls: by route and HTTP status, and under the names of etcd's gRPC metrics, which its dashboards read.
+//! Counting calls: by route, method and HTTP status, and under the names of etcd's gRPC metrics, which its dashboards read.
 //!
 //! Every handle is looked up once in a route's life. A call that ends without an answer (its client went away) is counted
-//! as canceled.
+//! as canceled. Labels are from fixed lists: what a client sends never becomes one.
 
 use std::{
     sync::{Arc, OnceLock},
     time::Instant,
 };
 
-use hyper::StatusCode;
-use prometheus::{Histogram, IntCounter, IntCounterVec};
+use hyper::{Method as HttpMethod, StatusCode};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge};
 
 use crate::{
     error::{ApiError, Code},
@@ -17,14 +17,35 @@ use crate::{
 };
 
 /// The statuses this server answers with.
-const STATUSES: [u16; 16] = [101, 200, 400, 401, 403, 404, 405, 409, 410, 421, 429, 499, 500, 501, 503, 504];
+const STATUSES: [u16; 17] = [101, 200, 307, 400, 401, 403, 404, 405, 409, 410, 421, 429, 499, 500, 501, 503, 504];
+/// What of a status the time of an answer is told by.
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+/// Methods that are told apart; the last is every other one.
+const METHODS: [&str; 5] = ["POST", "GET", "OPTIONS", "CONNECT", "other"];
+
+/// A request that has just come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    /// Index into [`METHODS`].
+    method: usize,
+    at: Instant,
+}
+
+impl Arrival {
+    pub(super) fn of(method: &HttpMethod) -> Arrival {
+        let known = METHODS.iter().position(|known| *known == method.as_str());
+        Arrival { method: known.unwrap_or(METHODS.len() - 1), at: Instant::now() }
+    }
+}
 
 /// Counters of one route.
 #[derive(Debug)]
 pub(super) struct Meter {
     route: &'static str,
     requests: IntCounterVec,
-    by_status: [OnceLock<IntCounter>; STATUSES.len()],
+    durations: HistogramVec,
+    by_status: [[OnceLock<IntCounter>; STATUSES.len()]; METHODS.len()],
+    by_class: [[OnceLock<Histogram>; CLASSES.len()]; METHODS.len()],
     rpc: Option<RpcMeter>,
 }
 
@@ -35,6 +56,8 @@ struct RpcMeter {
     started: IntCounter,
     handled: IntCounterVec,
     by_code: [OnceLock<IntCounter>; Code::ALL.len()],
+    handling: Option<HistogramVec>,
+    handled_in: OnceLock<Histogram>,
     succeeded: Histogram,
     failed: Histogram,
 }
@@ -42,7 +65,14 @@ struct RpcMeter {
 impl Meter {
     /// A meter of a route that is no RPC.
     pub(super) fn new(route: &'static str, metrics: &Metrics) -> Meter {
-        Meter { route, requests: metrics.http_requests.clone(), by_status: Default::default(), rpc: None }
+        Meter {
+            route,
+            requests: metrics.http_requests.clone(),
+            durations: metrics.http_request_duration.clone(),
+            by_status: Default::default(),
+            by_class: Default::default(),
+            rpc: None,
+        }
     }
 
     /// A meter of an RPC's route.
@@ -59,28 +89,42 @@ impl Meter {
             started: metrics.rpc_started.with_label_values(&labels),
             handled: metrics.rpc_handled.clone(),
             by_code: Default::default(),
+            handling: metrics.rpc_handling.clone(),
+            handled_in: OnceLock::new(),
             succeeded: metrics.request_duration.with_label_values(&[method, "true"]),
             failed: metrics.request_duration.with_label_values(&[method, "false"]),
         };
         Meter { rpc: Some(rpc), ..Meter::new(route, metrics) }
     }
 
-    /// Counts an answer that is no RPC's.
-    pub(super) fn answered(&self, status: StatusCode) {
-        let status = status.as_u16();
-        let resolve = || self.requests.with_label_values(&[self.route, status.to_string().as_str()]);
-        match STATUSES.iter().position(|known| *known == status).and_then(|index| self.by_status.get(index)) {
-            Some(counter) => counter.get_or_init(resolve).inc(),
+    /// Counts a whole answer that is no RPC's, and the time it took.
+    pub(super) fn answered(&self, arrival: &Arrival, status: StatusCode) {
+        self.count(arrival, status);
+        self.took(arrival, status);
+    }
+
+    fn count(&self, arrival: &Arrival, status: StatusCode) {
+        let method = METHODS[arrival.method];
+        let resolve = || self.requests.with_label_values(&[self.route, method, status.as_str()]);
+        match STATUSES.iter().position(|known| *known == status.as_u16()) {
+            Some(index) => self.by_status[arrival.method][index].get_or_init(resolve).inc(),
             None => resolve().inc(),
         }
     }
 
+    fn took(&self, arrival: &Arrival, status: StatusCode) {
+        let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
+        let (method, took) = (METHODS[arrival.method], arrival.at.elapsed().as_secs_f64());
+        let resolve = || self.durations.with_label_values(&[self.route, method, CLASSES[class]]);
+        self.by_class[arrival.method][class].get_or_init(resolve).observe(took);
+    }
+
     /// Counts a call's beginning; the value returned counts its end.
-    pub(super) fn start(self: &Arc<Self>) -> Call {
+    pub(super) fn start(self: &Arc<Self>, arrival: Arrival) -> Call {
         if let Some(rpc) = &self.rpc {
             rpc.started.inc();
         }
-        Call { meter: Arc::clone(self), began: Instant::now(), code: Code::Canceled }
+        Call { meter: Arc::clone(self), arrival, status: StatusCode::OK, code: Code::Canceled }
     }
 }
 
@@ -88,7 +132,8 @@ impl Meter {
 #[derive(Debug)]
 pub(super) struct Call {
     meter: Arc<Meter>,
-    began: Instant,
+    arrival: Arrival,
+    status: StatusCode,
     code: Code,
 }
 
@@ -103,16 +148,19 @@ impl Call {
         self.code = failure.map_or(Code::Ok, ApiError::code);
     }
 
-    /// Counts the HTTP answer, and a unary call's duration.
-    pub(super) fn answered(&self, status: StatusCode) {
-        self.meter.answered(status);
+    /// Counts the HTTP answer.
+    pub(super) fn answered(&mut self, status: StatusCode) {
+        self.status = status;
+        self.meter.count(&self.arrival, status);
     }
 
-    /// Notes how long the call took. Not for streams: how long they live says nothing.
+    /// Notes how long the call took until all of its answer was handed to the connection. Not for streams: how long they
+    /// live says nothing.
     pub(super) fn took(&self) {
+        self.meter.took(&self.arrival, self.status);
         if let Some(rpc) = &self.meter.rpc {
             let histogram = if self.code == Code::Ok { &rpc.succeeded } else { &rpc.failed };
-            histogram.observe(self.began.elapsed().as_secs_f64());
+            histogram.observe(self.arrival.at.elapsed().as_secs_f64());
         }
     }
 }
@@ -126,5 +174,37 @@ impl Drop for Call {
             Some(counter) => counter.get_or_init(resolve).inc(),
             None => resolve().inc(),
         }
+        if let Some(handling) = &rpc.handling {
+            // Streams too, as with etcd: its rules look at unary calls only.
+            let handled_in = rpc.handled_in.get_or_init(|| handling.with_label_values(&rpc.labels));
+            handled_in.observe(self.arrival.at.elapsed().as_secs_f64());
+        }
+    }
+}
+
+/// Streams of one kind that are open.
+#[derive(Clone, Debug)]
+pub(super) struct OpenStreams(IntGauge);
+
+/// A stream that is open until this is dropped.
+#[derive(Debug)]
+pub(super) struct OpenStream(IntGauge);
+
+impl OpenStreams {
+    /// `kind` is from a fixed list.
+    pub(super) fn new(kind: &'static str, metrics: &Metrics) -> OpenStreams {
+        OpenStreams(metrics.http_streams.with_label_values(&[kind]))
+    }
+
+    /// One is opened.
+    pub(super) fn open(&self) -> OpenStream {
+        self.0.inc();
+        OpenStream(self.0.clone())
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }

@@ -24,6 +24,7 @@ mod openapi;
 mod outputs;
 mod path;
 mod patience;
+mod pipeline;
 mod range;
 mod record;
 mod reply;

@@ -14,6 +14,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use prometheus::IntCounter;
 use tokio::{
     task::{JoinHandle, spawn_blocking},
     time::{Sleep, sleep},
@@ -141,6 +142,7 @@ pub(super) struct RangePieces {
     encoder: Encoder,
     deadline: Option<Pin<Box<Sleep>>>,
     call: Call,
+    streamed: IntCounter,
 }
 
 enum State {
@@ -157,13 +159,14 @@ struct Made {
 }
 
 impl RangePieces {
-    /// `remaining`: how long the client is still willing to wait.
+    /// `remaining`: how long the client is still willing to wait. `streamed` counts the bytes that are sent.
     pub(super) fn new(
         first: Vec<u8>,
         rest: Box<RangeBody>,
         turns: PollSemaphore,
         remaining: Option<std::time::Duration>,
         call: Call,
+        streamed: IntCounter,
     ) -> RangePieces {
         RangePieces {
             first: Some(first),
@@ -172,6 +175,7 @@ impl RangePieces {
             encoder: Encoder::new(Encoding::Identity),
             deadline: remaining.map(|remaining| Box::pin(sleep(remaining))),
             call,
+            streamed,
         }
     }
 
@@ -184,9 +188,12 @@ impl RangePieces {
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         match ready!(self.poll_piece(context)) {
             Ok(piece) => {
-                if piece.is_none() {
-                    self.call.ends(None);
-                    self.call.took();
+                match &piece {
+                    Some(piece) => self.streamed.inc_by(piece.len() as u64),
+                    None => {
+                        self.call.ends(None);
+                        self.call.took();
+                    }
                 }
                 Poll::Ready(piece.map(Ok))
             }

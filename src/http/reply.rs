@@ -5,7 +5,7 @@
 use std::{
     io,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use hyper::{
     HeaderMap, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, VARY, WWW_AUTHENTICATE},
 };
+use prometheus::IntCounter;
 use tokio::task::spawn_blocking;
 
 use super::{
@@ -27,8 +28,29 @@ use crate::error::ApiError;
 /// An answer.
 pub(super) type Reply = Response<Body>;
 
-/// An answer's body.
-pub(super) enum Body {
+/// An answer's body. Its bytes are counted as they are handed to the connection, if they are to be.
+pub(super) struct Body {
+    content: Content,
+    sent: Option<IntCounter>,
+}
+
+impl Body {
+    fn new(content: Content) -> Body {
+        Body { content, sent: None }
+    }
+
+    /// Nothing.
+    pub(super) fn empty() -> Body {
+        Body::new(Content::Whole(None))
+    }
+
+    /// Has the bytes counted.
+    pub(super) fn count(&mut self, sent: &IntCounter) {
+        self.sent = Some(sent.clone());
+    }
+}
+
+enum Content {
     /// All there is; sent with its length in one write.
     Whole(Option<Bytes>),
     /// Pieces as they come; each is flushed.
@@ -42,25 +64,27 @@ impl http_body::Body for Body {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        match &mut *self {
-            Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Body::Pieces(pieces) => {
-                pieces.as_mut().poll_next(context).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
-            }
-            Body::Range(pieces) => pieces.poll_next(context).map(|piece| piece.map(|bytes| bytes.map(Frame::data))),
+        let piece = match &mut self.content {
+            Content::Whole(bytes) => bytes.take().map(Ok),
+            Content::Pieces(pieces) => ready!(pieces.as_mut().poll_next(context)).map(Ok),
+            Content::Range(pieces) => ready!(pieces.poll_next(context)),
+        };
+        if let (Some(Ok(bytes)), Some(sent)) = (&piece, &self.sent) {
+            sent.inc_by(bytes.len() as u64);
         }
+        Poll::Ready(piece.map(|bytes| bytes.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Body::Whole(None))
+        matches!(self.content, Content::Whole(None))
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Body::Whole(bytes) => {
+        match &self.content {
+            Content::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX)))
             }
-            Body::Pieces(_) | Body::Range(_) => SizeHint::default(),
+            Content::Pieces(_) | Content::Range(_) => SizeHint::default(),
         }
     }
 }
@@ -79,7 +103,7 @@ pub(super) fn answer(body: Vec<u8>) -> Reply {
 
 /// The answer to a range, in pieces as they are made.
 pub(super) fn range(pieces: RangePieces) -> Reply {
-    let mut reply = Response::new(Body::Range(Box::new(pieces)));
+    let mut reply = Response::new(Body::new(Content::Range(Box::new(pieces))));
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     mark_as_rpc(reply.headers_mut());
     reply
@@ -87,21 +111,21 @@ pub(super) fn range(pieces: RangePieces) -> Reply {
 
 /// Encodes an answer as its client asked, if it is one that gains by it.
 pub(super) async fn encoded(mut reply: Reply, encoding: Encoding) -> Reply {
-    let encoded = match reply.body_mut() {
-        Body::Whole(Some(plain)) if plain.len() >= ENCODED_BYTES_MIN => {
+    let encoded = match &mut reply.body_mut().content {
+        Content::Whole(Some(plain)) if plain.len() >= ENCODED_BYTES_MIN => {
             let plain = plain.clone();
-            whole_encoded(plain, encoding).await.map(|encoded| Body::Whole(Some(encoded)))
+            whole_encoded(plain, encoding).await.map(|encoded| Content::Whole(Some(encoded)))
         }
-        Body::Range(pieces) => {
+        Content::Range(pieces) => {
             pieces.encode(encoding);
             None
         }
-        Body::Whole(_) | Body::Pieces(_) => return reply,
+        Content::Whole(_) | Content::Pieces(_) => return reply,
     };
     reply.headers_mut().append(VARY, HeaderValue::from_static("accept-encoding"));
-    let is_encoded = encoded.is_some() || matches!(reply.body(), Body::Range(_));
+    let is_encoded = encoded.is_some() || matches!(reply.body().content, Content::Range(_));
     if let Some(encoded) = encoded {
-        *reply.body_mut() = encoded;
+        reply.body_mut().content = encoded;
     }
     if let Some(name) = encoding.name().filter(|_| is_encoded) {
         reply.headers_mut().insert(CONTENT_ENCODING, name);
@@ -134,7 +158,7 @@ pub(super) fn text(status: StatusCode, body: impl Into<Bytes>) -> Reply {
 
 /// A whole answer of any type.
 pub(super) fn whole(status: StatusCode, content_type: HeaderValue, body: Bytes) -> Reply {
-    let mut reply = Response::new(Body::Whole(if body.is_empty() { None } else { Some(body) }));
+    let mut reply = Response::new(Body::new(Content::Whole(if body.is_empty() { None } else { Some(body) })));
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, content_type);
     reply
@@ -142,7 +166,7 @@ pub(super) fn whole(status: StatusCode, content_type: HeaderValue, body: Bytes) 
 
 /// A streamed answer of JSON lines.
 pub(super) fn lines(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Reply {
-    let mut reply = Response::new(Body::Pieces(Box::pin(pieces)));
+    let mut reply = Response::new(Body::new(Content::Pieces(Box::pin(pieces))));
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     mark_as_rpc(reply.headers_mut());
     reply

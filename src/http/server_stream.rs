@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     json::{generic, write},
-    meter::Call,
+    meter::{Call, OpenStream},
     outputs,
     reply::{self, Reply},
     routes::Method,
@@ -71,7 +71,8 @@ pub(super) async fn lines(
     mut call: Call,
 ) -> Reply {
     let timeout = Box::pin(tokio::time::sleep(ends.timeout.unwrap_or(NO_DEADLINE)));
-    let mut lines = Lines { messages: Box::pin(stream::empty()), going_down: ends.going_down, timeout };
+    let Ends { going_down, open, .. } = ends;
+    let mut lines = Lines { messages: Box::pin(stream::empty()), going_down, timeout, _open: open };
     let opened = lines.until_the_end(messages).await;
     let first = match opened {
         Ok(messages) => {
@@ -98,12 +99,13 @@ struct Lines {
     messages: Messages,
     going_down: CancellationToken,
     timeout: Pin<Box<tokio::time::Sleep>>,
+    _open: OpenStream,
 }
 
 impl Lines {
     /// The next message; an end that is not the stream's own is an error, so that no client takes a part for the whole.
     async fn next(&mut self) -> Option<Result<Vec<u8>, ApiError>> {
-        let Lines { messages, going_down, timeout } = self;
+        let Lines { messages, going_down, timeout, .. } = self;
         tokio::select! {
             message = messages.next() => message,
             () = going_down.cancelled() => Some(Err(ApiError::Stopped)),

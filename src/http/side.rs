@@ -1,13 +1,13 @@
 //! The endpoints beside the API: versions, health, metrics, the OpenAPI document. GET only, as in etcd.
 
 use bytes::Bytes;
-use hyper::{StatusCode, header::HeaderValue};
+use hyper::{HeaderMap, StatusCode, header::HeaderValue};
 
 use super::{
     debug,
     front::Front,
     json::write,
-    openapi,
+    openapi, pipeline,
     reply::{self, Reply},
 };
 use crate::service::{Caller, Check};
@@ -23,6 +23,7 @@ pub(super) fn template(path: &str) -> Option<&'static str> {
         "/health" => Some("/health"),
         "/metrics" => Some("/metrics"),
         debug::WATCHERS_PATH => Some(debug::WATCHERS_PATH),
+        pipeline::PIPELINE_PATH => Some(pipeline::PIPELINE_PATH),
         "/openapi.json" => Some("/openapi.json"),
         _ if path == "/livez" || path.starts_with("/livez/") => Some("/livez"),
         _ if path == "/readyz" || path.starts_with("/readyz/") => Some("/readyz"),
@@ -36,16 +37,25 @@ pub(super) fn is_for_operators(path: &str) -> bool {
 }
 
 /// Every template, for resolving meters.
-pub(super) const TEMPLATES: [&str; 7] =
-    ["/version", "/health", "/metrics", debug::WATCHERS_PATH, "/openapi.json", "/livez", "/readyz"];
+pub(super) const TEMPLATES: [&str; 8] = [
+    "/version",
+    "/health",
+    "/metrics",
+    debug::WATCHERS_PATH,
+    pipeline::PIPELINE_PATH,
+    "/openapi.json",
+    "/livez",
+    "/readyz",
+];
 
 /// Answers a GET.
-pub(super) async fn answer(front: &Front, path: &str, query: &str, caller: &Caller) -> Reply {
+pub(super) async fn answer(front: &Front, path: &str, query: &str, headers: &HeaderMap, caller: &Caller) -> Reply {
     match template(path) {
         Some("/version") => version(front),
         Some("/health") => health(front, query).await,
         Some("/metrics") => metrics(front),
         Some(debug::WATCHERS_PATH) => debug::watchers(front, query, caller).await,
+        Some(pipeline::PIPELINE_PATH) => pipeline::pipeline(front, query, headers, caller).await,
         Some("/openapi.json") => reply::whole(
             StatusCode::OK,
             HeaderValue::from_static("application/json"),

@@ -14,6 +14,7 @@ use std::{
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
 use futures_util::{Sink, SinkExt as _, StreamExt as _};
+use prometheus::IntCounter;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::PollSemaphore;
 
@@ -103,11 +104,12 @@ pub(super) fn upgrade(connection: Arc<Connection>, upgrade: WebSocketUpgrade, as
                 drop(task);
             })
         });
-    response.map(|_| Body::Whole(None))
+    response.map(|_| Body::empty())
 }
 
 async fn serve(mut socket: WebSocket, connection: &Connection, asked: Asked, mut call: Call) {
     let front = connection.front();
+    let _open = front.sockets.open();
     let (timeout, is_watch) = (asked.timeout, asked.method == Some(Method::Watch));
     let end = {
         // In a box for the time it lasts: what is said in the end needs other memory.
@@ -123,7 +125,7 @@ async fn serve(mut socket: WebSocket, connection: &Connection, asked: Asked, mut
     if is_watch {
         end.disconnect(connection).count(&front.metrics);
     }
-    Box::pin(say_farewell(&mut socket, end, &mut call)).await;
+    Box::pin(say_farewell(&mut socket, front, end, &mut call)).await;
 }
 
 impl End {
@@ -140,7 +142,7 @@ impl End {
     }
 }
 
-async fn say_farewell(socket: &mut WebSocket, end: End, call: &mut Call) {
+async fn say_farewell(socket: &mut WebSocket, front: &Front, end: End, call: &mut Call) {
     let (code, reason) = match end {
         End::Gone | End::Silent => return,
         End::Closed => return part(socket).await,
@@ -151,7 +153,7 @@ async fn say_farewell(socket: &mut WebSocket, end: End, call: &mut Call) {
             call.ends(Some(&error));
             let mut last = Vec::new();
             reply::write_stream_error(&mut last, &error);
-            let sent = tokio::time::timeout(CLOSE_WAIT_MAX, send(socket, last.into()));
+            let sent = tokio::time::timeout(CLOSE_WAIT_MAX, send(socket, front, last.into()));
             if !matches!(sent.await, Ok(Ok(()))) {
                 return;
             }
@@ -184,7 +186,7 @@ async fn converse(socket: &mut WebSocket, connection: &Connection, asked: Asked,
         Some(method) => Box::pin(once(socket, front, (method, route), &caller)).await,
         None => {
             let body = reply::error_body(&ApiError::NoSuchPath);
-            send(socket, body.into()).await.err().unwrap_or(End::Finished)
+            send(socket, front, body.into()).await.err().unwrap_or(End::Finished)
         }
     }
 }
@@ -251,6 +253,7 @@ async fn respond(
         };
         let message = outputs::watch_message(&output);
         gathered += message.len();
+        front.metrics.client_sent_bytes.inc_by(message.len() as u64);
         let text = Utf8Bytes::try_from(message).map_err(|_| End::Gone)?;
         socket.feed(Message::Text(text)).await.map_err(|_| End::Gone)?;
         outputs::observe(&front.metrics, &output);
@@ -322,7 +325,7 @@ async fn renew(socket: &mut WebSocket, front: &Front, caller: &Caller, text: &[u
         let response = front.services.lease.keep_alive(caller, request).await.map_err(End::Refused)?;
         let mut frame = Vec::new();
         outputs::keep_alive(&mut frame, &response);
-        send(socket, frame.into()).await?;
+        send(socket, front, frame.into()).await?;
     }
     Ok(())
 }
@@ -341,7 +344,7 @@ async fn messages(socket: &mut WebSocket, front: &Front, method: Method, caller:
     loop {
         let outcome = tokio::select! {
             message = messages.next() => match message {
-                Some(Ok(message)) => send(socket, message.into()).await,
+                Some(Ok(message)) => send(socket, front, message.into()).await,
                 Some(Err(error)) => Err(End::Refused(error)),
                 None => Err(End::Finished),
             },
@@ -386,7 +389,7 @@ async fn once(socket: &mut WebSocket, front: &Front, (method, route): (Method, &
     record.ends(answer.as_ref().map(Vec::len));
     drop(record);
     let body = answer.unwrap_or_else(|error| reply::error_body(&error));
-    send(socket, body.into()).await.err().unwrap_or(End::Finished)
+    send(socket, front, body.into()).await.err().unwrap_or(End::Finished)
 }
 
 /// The first thing a client says.
@@ -418,7 +421,8 @@ async fn until_gone(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) ->
 }
 
 /// Writes a text message.
-async fn send(socket: &mut WebSocket, text: bytes::Bytes) -> Result<(), End> {
+async fn send(socket: &mut WebSocket, front: &Front, text: bytes::Bytes) -> Result<(), End> {
+    front.metrics.client_sent_bytes.inc_by(text.len() as u64);
     let text = Utf8Bytes::try_from(text).map_err(|_| End::Gone)?;
     socket.send(Message::Text(text)).await.map_err(|_| End::Gone)
 }
@@ -447,6 +451,7 @@ struct Pulse {
     ticks: Interval,
     heard_at: Instant,
     silence_max: Duration,
+    received: IntCounter,
 }
 
 impl Pulse {
@@ -454,7 +459,8 @@ impl Pulse {
         let now = Instant::now();
         let mut ticks = tokio::time::interval_at(now + front.ping_interval, front.ping_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Pulse { ticks, heard_at: now, silence_max: front.stall_timeout }
+        let received = front.metrics.client_received_bytes.clone();
+        Pulse { ticks, heard_at: now, silence_max: front.stall_timeout, received }
     }
 
     async fn due(&mut self) {
@@ -471,13 +477,15 @@ impl Pulse {
     /// The text of what came; empty for a pong or the like.
     fn heard(&mut self, message: Option<Result<Message, axum::Error>>) -> Result<Vec<u8>, End> {
         self.heard_at = Instant::now();
-        match message {
+        let text = match message {
             Some(Ok(Message::Text(text))) => Ok(text.as_bytes().to_vec()),
             Some(Ok(Message::Binary(bytes))) => Ok(bytes.to_vec()),
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(Vec::new()),
             Some(Ok(Message::Close(_))) => Err(End::Closed),
             None => Err(End::Gone),
             Some(Err(error)) => Err(End::Broken(error.to_string())),
-        }
+        };
+        self.received.inc_by(text.as_ref().map_or(0, |text| text.len() as u64));
+        text
     }
 }

@@ -21,7 +21,7 @@ use super::{
     front::Connection,
     json::read,
     limits::BODY_SILENCE_MAX,
-    meter::Call,
+    meter::{Call, OpenStream},
     outputs,
     reply::{self, Reply},
     values::Values,
@@ -43,6 +43,8 @@ pub(super) struct Ends {
     pub(super) going_down: CancellationToken,
     /// How long the client is willing to wait.
     pub(super) timeout: Option<Duration>,
+    /// It counts as open until this is dropped.
+    pub(super) open: OpenStream,
 }
 
 /// Serves a watch stream.
@@ -59,6 +61,7 @@ pub(super) async fn watch(
         Err(error) => return refused(&error, &mut call),
     }
     call.answered(hyper::StatusCode::OK);
+    let open = connection.front().line_streams.open();
     let watches_end = connection.front().watches_end.clone();
     reply::lines(WatchLines {
         session,
@@ -69,6 +72,7 @@ pub(super) async fn watch(
         call,
         gives_way: false,
         ended: None,
+        _open: open,
     })
 }
 
@@ -102,6 +106,7 @@ struct WatchLines {
     gives_way: bool,
     /// Why there is nothing more to say.
     ended: Option<Disconnect>,
+    _open: OpenStream,
 }
 
 impl WatchLines {
@@ -206,8 +211,8 @@ pub(super) async fn keep_alive(
     };
     call.answered(hyper::StatusCode::OK);
     let timeout = Box::pin(tokio::time::sleep(ends.timeout.unwrap_or(NO_DEADLINE)));
-    let renewals =
-        Renewals { service, caller, values, going_down: ends.going_down, timeout, call, first, ended: false };
+    let Ends { going_down, open, .. } = ends;
+    let renewals = Renewals { service, caller, values, going_down, timeout, call, first, ended: false, _open: open };
     reply::lines(stream::unfold(renewals, Renewals::next))
 }
 
@@ -220,6 +225,7 @@ struct Renewals {
     call: Call,
     first: Option<Bytes>,
     ended: bool,
+    _open: OpenStream,
 }
 
 impl Renewals {

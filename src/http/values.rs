@@ -9,6 +9,7 @@ use std::{
 
 use http_body::Body as _;
 use hyper::body::Incoming;
+use prometheus::IntCounter;
 
 use super::json::split::Splitter;
 use crate::error::ApiError;
@@ -18,12 +19,13 @@ use crate::error::ApiError;
 pub(super) struct Values {
     body: Option<Incoming>,
     splitter: Splitter,
+    received: IntCounter,
 }
 
 impl Values {
-    /// Values of `body`, each of at most `text_bytes_max`.
-    pub(super) fn new(body: Incoming, text_bytes_max: usize) -> Values {
-        Values { body: Some(body), splitter: Splitter::new(text_bytes_max) }
+    /// Values of `body`, each of at most `text_bytes_max`. Its bytes are counted as they come.
+    pub(super) fn new(body: Incoming, text_bytes_max: usize, received: IntCounter) -> Values {
+        Values { body: Some(body), splitter: Splitter::new(text_bytes_max), received }
     }
 
     /// Whether the whole body is known to be on its way, so that waiting for its first value cannot be in vain.
@@ -47,6 +49,7 @@ impl Values {
             match ready!(Pin::new(body).poll_frame(context)) {
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
+                        self.received.inc_by(data.len() as u64);
                         self.splitter.push(&data);
                     }
                 }

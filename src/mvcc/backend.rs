@@ -350,14 +350,16 @@ impl Worker {
             self.answer_flushes();
             return Ok(());
         };
-        let started = Instant::now();
+        let metrics = self.shared.metrics.clone();
+        let running = metrics.backend_commit.begin();
         let through = self.batch.through_revision;
         let flushed = self.shared.flushed_revision.load(Ordering::Acquire);
         match self.write_batch(position, flushed, through) {
             Ok(stats) => {
                 // First: what counts twice for a moment could raise an alarm.
                 self.shared.remove_unwritten(std::mem::take(&mut self.batch.bytes));
-                self.observe_commit(started, stats);
+                running.end();
+                self.observe_commit(stats);
             }
             Err(error) if is_disk_full(&error) => {
                 self.postpone(error);
@@ -376,6 +378,7 @@ impl Worker {
             self.step_at = Instant::now();
         }
         self.compactions.extend(batch.jobs);
+        self.note_compaction();
         self.reclaimer.look(&self.shared, &self.db);
         self.answer_flushes();
         self.keep_room()
@@ -415,9 +418,9 @@ impl Worker {
         tx.commit()
     }
 
-    fn observe_commit(&self, started: Instant, stats: bolt::CommitStats) {
+    fn observe_commit(&self, stats: bolt::CommitStats) {
         let metrics = &self.shared.metrics;
-        metrics.backend_commit_duration.observe(started.elapsed().as_secs_f64());
+        metrics.backend_written_bytes.inc_by(stats.bytes_written);
         metrics.backend_commit_spill_duration.observe(stats.spill.as_secs_f64());
         metrics.backend_commit_write_duration.observe(stats.write.as_secs_f64());
         self.shared.publish_file_metrics(&self.db);
@@ -445,9 +448,16 @@ impl Worker {
             }
             Err(error) => return Err(error),
         };
+        self.note_compaction();
         self.step_at = Instant::now() + pause;
         self.reclaimer.look(&self.shared, &self.db);
         Ok(())
+    }
+
+    fn note_compaction(&self) {
+        let waiting = self.compactions.len().saturating_sub(1);
+        let progress = self.compactions.front().map(|job| job.progress(waiting));
+        self.shared.upkeep.note_compaction(progress, &self.shared.metrics);
     }
 
     /// Begins to give room back for all who asked so far.

@@ -18,6 +18,7 @@ use super::{
     index::{Garbage, Resume},
     key_value::stored_key,
     state::{Shared, Values},
+    upkeep::{CompactionPhase, CompactionProgress},
 };
 use crate::bolt;
 
@@ -75,6 +76,17 @@ impl Job {
 
     pub(super) fn take_callback(&mut self) -> Option<Callback> {
         self.done.take()
+    }
+
+    /// How far it is, `waiting` others coming after it. Its age is not known here.
+    pub(super) fn progress(&self, waiting: usize) -> CompactionProgress {
+        let (phase, done_revision) = match &self.phase {
+            Phase::Reads => (CompactionPhase::Reads, 0),
+            Phase::Index(_) => (CompactionPhase::Index, 0),
+            Phase::File(from) => (CompactionPhase::File, from.main),
+            Phase::Mark => (CompactionPhase::File, self.revision),
+        };
+        CompactionProgress { phase, done_revision, target_revision: self.revision, waiting, age: Duration::ZERO }
     }
 
     /// Does a bounded part of the work. After an error that can be overcome the same step may be tried again.

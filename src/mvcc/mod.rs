@@ -28,6 +28,7 @@ mod state;
 mod store;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod write;
 
 use std::sync::Arc;
@@ -40,12 +41,14 @@ use crate::bolt;
 pub use hash::KeysHash;
 pub use key_value::{ChangeSet, KeyValueRef, Record};
 pub use offline::{Biggest, Bump, FileStatus, KeyAudit, KeySize, PrefixSize, Reborn, file_status, rebirth};
+pub use pins::{OpenRead, OpenReads, PinnedFile, ReadKind};
 pub use query::{RangeQuery, SortOrder, SortTarget};
 pub use read::RangeCursor;
 pub use reclaim::ReclaimOptions;
 pub use restore::{Restored, STORAGE_VERSION, misnamed_bucket};
 pub use revision::{KeyRange, REVISION_BYTES, Revision, TOMBSTONE_BYTES};
 pub use store::{Callback, Store, StoreOptions};
+pub use upkeep::{CompactionPhase, CompactionProgress, ReclaimProgress};
 pub use write::{DeleteOutcome, KeyMeta, PutOutcome, WriteTxn};
 
 /// A position in the replicated log.

@@ -5,7 +5,7 @@ use std::{ops::ControlFlow, sync::Arc};
 use super::{
     KeyMeta, KeyRange, KeyValueRef, MvccError, RangeQuery, Revision, SortOrder,
     index::{Direction, Entry, Resume},
-    pins::Pin,
+    pins::{Pin, ReadKind},
     selection::Selection,
     state::{LOCKED_WALK_KEYS_MAX, LOOKUPS_TOGETHER, Shared, Source, State, VIEW_VALUES_MAX, Values},
 };
@@ -59,7 +59,7 @@ impl RangeCursor {
         shared.backend.check_usable()?;
         let (pin, store_revision) = {
             let state = shared.state.read();
-            (Pin::new(&shared.pins, state.readable(query.revision)?), state.current_revision)
+            (Pin::new(&shared.pins, ReadKind::Range, state.readable(query.revision)?), state.current_revision)
         };
         let at = pin.revision();
         shared.metrics.range_total.inc();

@@ -7,7 +7,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Callback, LogPosition, MvccError, backend::KEY_BUCKET_FILL, state::Shared};
+use super::{
+    Callback, LogPosition, MvccError, backend::KEY_BUCKET_FILL, state::Shared, upkeep::ReclaimProgress as Progress,
+};
 use crate::bolt::{BoltError, Db, Reclaim, ReclaimLimits, ReclaimProgress};
 
 /// How much is left free, in percent of what is in use, when somebody asked.
@@ -104,6 +106,7 @@ impl Reclaimer {
         self.begin(Why::Asked, Reclaim::new(limits(ASKED_KEPT_PERCENT)), db);
         if let Some(run) = &mut self.run {
             run.waiting = waiting;
+            shared.upkeep.note_reclaim(Some(run.progress()));
         }
     }
 
@@ -133,6 +136,7 @@ impl Reclaimer {
             return Ok(());
         };
         let outcome = run.step(shared, db);
+        shared.upkeep.note_reclaim(Some(run.progress()));
         shared.publish_file_metrics(db);
         let told = match outcome {
             Ok(ReclaimProgress::More) => return Ok(()),
@@ -175,6 +179,7 @@ impl Reclaimer {
 
     fn end(&mut self, shared: &Shared, db: &Db, told: &Result<LogPosition, MvccError>) {
         let Some(run) = self.run.take() else { return };
+        shared.upkeep.note_reclaim(None);
         self.rested_at = Instant::now() + REST;
         self.idle_at = (db.unused_end_bytes() >= IDLE_END_BYTES_MIN).then_some(self.rested_at);
         let Run { why, before_bytes, pages_moved, .. } = run;
@@ -229,6 +234,17 @@ impl Run {
             );
         }
         Ok(step.progress)
+    }
+
+    /// How far it is. Its age is not known here.
+    fn progress(&self) -> Progress {
+        Progress {
+            is_asked: self.why == Why::Asked,
+            is_held: self.held_since.is_some(),
+            pages_moved: self.pages_moved,
+            bytes_given_back: self.bytes_given_back,
+            age: Duration::ZERO,
+        }
     }
 
     /// Whether to go on waiting for views that are open.

@@ -23,9 +23,10 @@ use super::{
     backend::Backend,
     buckets,
     index::{Entry, Index},
-    pins::Pins,
+    pins::{PinnedFile, Pins},
     ring::Ring,
     shortage::Shortage,
+    upkeep::Upkeep,
 };
 use crate::{bolt, metrics::Metrics, proto::mvccpb};
 
@@ -103,6 +104,7 @@ pub(super) struct Shared {
     pub(super) writer: Mutex<()>,
     pub(super) unwritten_bytes: AtomicU64,
     pub(super) pins: Arc<Pins>,
+    pub(super) upkeep: Upkeep,
     pub(super) shortage: Shortage,
     pub(super) on_fatal: Mutex<Option<FatalCallback>>,
     pub(super) options: StoreOptions,
@@ -125,6 +127,12 @@ impl Shared {
     pub(super) fn pin(&self) -> Result<bolt::ReadTx, MvccError> {
         self.backend.check_usable()?;
         Ok(self.db.read().as_ref().ok_or(MvccError::Closed)?.read()?)
+    }
+
+    /// Pins the file for long: it is known to be open.
+    pub(super) fn pin_long(&self) -> Result<PinnedFile, MvccError> {
+        let revision = self.flushed_revision.load(Ordering::Acquire);
+        Ok(PinnedFile::new(self.pin()?, &self.pins, revision))
     }
 
     /// Pins the file and looks at the state, so that every change `look` locates is where it says.

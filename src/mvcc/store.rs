@@ -17,10 +17,13 @@ use super::{
     Revision, WriteTxn,
     backend::{Backend, Stop, Worker},
     compaction::{self, Job},
-    hash, history, restore,
+    hash, history,
+    pins::{OpenReads, Pin, PinnedFile, Pins, ReadKind},
+    restore,
     ring::Ring,
     shortage::Shortage,
     state::{FatalCallback, Shared, State},
+    upkeep::{CompactionProgress, ReclaimProgress, Upkeep},
 };
 use crate::{bolt, metrics::Metrics, proto::mvccpb};
 
@@ -94,7 +97,8 @@ impl Store {
             backend: Backend::new(contents.restored.position),
             writer: Mutex::new(()),
             unwritten_bytes: AtomicU64::new(0),
-            pins: Arc::default(),
+            pins: Arc::new(Pins::new(metrics.time.clone())),
+            upkeep: Upkeep::new(metrics.time.clone()),
             shortage: Shortage::new(metrics),
             on_fatal: Mutex::new(None),
             options,
@@ -191,6 +195,7 @@ impl Store {
     /// long. [`MvccError::Busy`] if compactions kept coming in between.
     pub fn hash_keys(&self, revision: i64) -> Result<KeysHash, MvccError> {
         let started = Instant::now();
+        let _open = Pin::new(&self.shared().pins, ReadKind::File, self.revision());
         let hash = hash::keys(self.shared(), revision)?;
         self.shared().metrics.hash_rev_duration.observe(started.elapsed().as_secs_f64());
         Ok(hash)
@@ -199,14 +204,29 @@ impl Store {
     /// Hashes the whole file as of the last commit; call it after a [`flush`](Store::flush). Takes time in proportion to it.
     pub fn hash_file(&self) -> Result<u32, MvccError> {
         let started = Instant::now();
-        let hash = hash::file(&self.shared().pin()?)?;
+        let hash = hash::file(&*self.shared().pin_long()?)?;
         self.shared().metrics.hash_duration.observe(started.elapsed().as_secs_f64());
         Ok(hash)
     }
 
     /// The file as of the last commit, to be copied; call it after a [`flush`](Store::flush). While it is open the file grows.
-    pub fn pin_file(&self) -> Result<bolt::ReadTx, MvccError> {
-        self.shared().pin()
+    pub fn pin_file(&self) -> Result<PinnedFile, MvccError> {
+        self.shared().pin_long()
+    }
+
+    /// The reads in progress: how many, and the oldest of them, at most so many.
+    pub fn open_reads(&self, reads_max: usize) -> OpenReads {
+        self.shared().pins.oldest(reads_max)
+    }
+
+    /// How far the compaction is that is under way, if one is.
+    pub fn compaction(&self) -> Option<CompactionProgress> {
+        self.shared().upkeep.compaction()
+    }
+
+    /// How far it is that room is given back, if it is.
+    pub fn reclaim(&self) -> Option<ReclaimProgress> {
+        self.shared().upkeep.reclaim()
     }
 
     /// The last log entry whose effects are durable in the file.

@@ -34,7 +34,7 @@ use crate::{
     disk::{Disk, RealDisk},
     http::{HttpListener, HttpOptions, HttpServer, Serves, Tls},
     lease::Lessor,
-    metrics::Metrics,
+    metrics::{Detail, Metrics, Time},
     mvcc::{ReclaimOptions, Store, StoreOptions, buckets},
     service::{Services, Tasks},
     watch::{Hub, HubOptions},
@@ -84,7 +84,8 @@ impl Server {
         let tls = config.transport.tls.clone().map(Tls::load).transpose()?;
         let listeners = listen::bind(&config.listen_client_urls, "--listen-client-urls")?;
         let metrics_listeners = listen::bind(&config.listen_metrics_urls, "--listen-metrics-urls")?;
-        let metrics = Metrics::new();
+        let detail = if config.extensive_metrics { Detail::Extensive } else { Detail::Basic };
+        let metrics = Metrics::with(Time::system(), detail);
         let floors = {
             let (disk, config, metrics) = (disk.clone(), config.clone(), metrics.clone());
             let advertised = listen::advertised_urls(&config, &listeners)?;

@@ -1,9 +1,12 @@
 //! Who asks, as far as the transport knows, and whom that makes them.
 
+use parking_lot::Mutex;
+
 use super::Core;
 use crate::{
     auth::{Identity, Rights},
     error::ApiError,
+    metrics::StageTimes,
     proto::revgatepb::RequestHeader,
 };
 
@@ -16,12 +19,47 @@ pub struct Caller {
     pub certificate_name: Option<String>,
     /// Whether the client came where only operators are let: it may look at how the member does, whoever it is.
     pub is_operator: bool,
+    last_write: LastWrite,
 }
+
+/// How the last write went that was made in a caller's name. No part of who that is: any two are alike.
+#[derive(Default)]
+struct LastWrite(Mutex<Option<StageTimes>>);
+
+impl Clone for LastWrite {
+    fn clone(&self) -> LastWrite {
+        LastWrite(Mutex::new(*self.0.lock()))
+    }
+}
+
+impl PartialEq for LastWrite {
+    fn eq(&self, _: &LastWrite) -> bool {
+        true
+    }
+}
+
+impl Eq for LastWrite {}
 
 impl Caller {
     /// Who comes where only operators are let, and need not say who they are.
     pub fn operator() -> Caller {
         Caller { is_operator: true, ..Caller::default() }
+    }
+
+    /// A client with this token and this certificate.
+    pub fn new(token: Option<String>, certificate_name: Option<String>) -> Caller {
+        Caller { token, certificate_name, ..Caller::default() }
+    }
+
+    /// How long the last write made in this name was in each stage of its way; none if there was none. For a request whose
+    /// caller is its own, that is the request's.
+    pub fn stages(&self) -> Option<StageTimes> {
+        *self.last_write.0.lock()
+    }
+
+    /// Notes a write made in this name.
+    pub(super) fn note_write(&self, stages: Option<StageTimes>) {
+        *self.last_write.0.lock() = stages;
     }
 }
 

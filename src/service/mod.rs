@@ -10,6 +10,7 @@ mod auth;
 mod auto_compaction;
 mod caller;
 mod cluster;
+mod diagnosis;
 mod election;
 mod header;
 mod health;
@@ -19,6 +20,7 @@ mod lease_expiry;
 mod lock;
 mod maintenance;
 mod pages;
+mod pipeline;
 mod quota;
 mod tasks;
 mod turn;
@@ -29,6 +31,7 @@ pub use self::{
     auth::AuthService,
     caller::Caller,
     cluster::ClusterService,
+    diagnosis::{Finding, Severity, diagnose, short, size, verdict},
     election::ElectionService,
     health::{Check, HealthService},
     kv::{KvService, RangeAnswer, read_error},
@@ -36,6 +39,7 @@ pub use self::{
     lock::LockService,
     maintenance::{MaintenanceService, SnapshotStream, Versions},
     pages::NextPage,
+    pipeline::{Durations, Indexes, PipelineReport, PipelineService, Room},
     tasks::Tasks,
     watch::{WatchOutput, WatchService, WatchSession},
 };
@@ -77,6 +81,8 @@ pub struct Services {
     pub auth: AuthService,
     /// What `/health`, `/livez` and `/readyz` ask.
     pub health: HealthService,
+    /// Where writes are on their way, and what holds them up.
+    pub pipeline: PipelineService,
     /// Waits for locks and elections that go on, or give back what their clients left.
     waits: TaskTracker,
 }
@@ -102,6 +108,7 @@ impl Services {
             cluster: ClusterService::new(core.clone()),
             auth: AuthService::new(core.clone(), config.bcrypt_cost, config.request_timeout()),
             maintenance: MaintenanceService::new(core.clone(), config.quota_backend_bytes, metrics),
+            pipeline: PipelineService::new(core.clone(), metrics),
             health: HealthService::new(core, config.request_timeout(), metrics),
         }
     }
@@ -130,7 +137,10 @@ impl Core {
         // Nobody's command would be refused when it is applied. Until then it would fill the log.
         self.state.auth.check_user(&identity.user)?;
         let _admitted = self.admit(&identity, &request).await?;
-        self.propose_as(Some(caller::header(identity)), request).await
+        let command = InternalRaftRequest { header: Some(caller::header(identity)), id: 0, request: Some(request) };
+        let (outcome, stages) = self.consensus.propose_timed(command).await;
+        caller.note_write(stages);
+        outcome
     }
 
     /// Commits a command of the member's own and waits until it is applied here.

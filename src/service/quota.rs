@@ -45,6 +45,7 @@ pub(super) struct Quota {
     /// Held by who raises the alarm: who comes second finds it raised.
     raising: Arc<tokio::sync::Mutex<()>>,
     used: IntGauge,
+    alarm: IntGauge,
     raised: IntCounter,
     cleared: IntCounter,
 }
@@ -83,9 +84,15 @@ impl Quota {
             in_flight_bytes: Arc::default(),
             raising: Arc::default(),
             used: metrics.quota_used_bytes.clone(),
+            alarm: metrics.nospace_alarm.clone(),
             raised: metrics.nospace_raised.clone(),
             cleared: metrics.nospace_cleared.clone(),
         }
+    }
+
+    /// The quota; `None`: no limit.
+    pub(super) fn bytes_max(&self) -> Option<u64> {
+        self.bytes_max
     }
 
     /// Lets a request in if it fits beside what is there and what is on its way.
@@ -177,6 +184,7 @@ pub(super) async fn keep(core: Core) {
         core.quota.used.set(i64::try_from(used_bytes).unwrap_or(i64::MAX));
         let local = core.state.members.local_id();
         let is_raised = core.state.alarms.is_raised_by(local, AlarmType::Nospace);
+        core.quota.alarm.set(i64::from(is_raised));
         match core.quota.verdict(used_bytes, is_raised, core.state.alarms.is_own(local, AlarmType::Nospace)) {
             Verdict::Raise => core.raise().await,
             Verdict::Clear => core.clear(used_bytes).await,

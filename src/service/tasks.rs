@@ -5,7 +5,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{config::Config, metrics::Metrics};
 
-use super::{Services, auto_compaction, lease_expiry, quota};
+use super::{Services, auto_compaction, lease_expiry, pipeline, quota};
 
 /// The running tasks. Dropping this ends them too, without waiting.
 #[derive(Debug)]
@@ -23,6 +23,7 @@ impl Tasks {
         running.spawn(lease_expiry::follow_leadership(core.clone(), primary, config.election_timeout));
         running.spawn(lease_expiry::revoke_expired(core.clone(), lease_expiry::Counters::new(metrics)));
         running.spawn(quota::keep(core.clone()));
+        running.spawn(pipeline::keep(core.clone(), metrics.clone()));
         running.spawn(auto_compaction::run(core, config.auto_compaction));
         Tasks { running, waits: services.waits.clone() }
     }

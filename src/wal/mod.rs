@@ -24,6 +24,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
     thread::JoinHandle,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -43,7 +44,7 @@ use self::{
 };
 use crate::{
     disk::{Disk, File, OpenMode, create_dir_durably},
-    metrics::Metrics,
+    metrics::{Metrics, Stage, Time, Timed},
 };
 
 /// What can go wrong with the log.
@@ -109,13 +110,15 @@ impl Default for Options {
     }
 }
 
-/// Where the log reports its timing (seconds).
+/// Where the log reports its timing.
 #[derive(Clone, Debug)]
 pub struct WalMetrics {
-    /// `etcd_disk_wal_fsync_duration_seconds`
-    pub fsync: Histogram,
-    /// `etcd_disk_wal_write_duration_seconds`
-    pub write: Histogram,
+    /// What it is measured with.
+    pub time: Time,
+    /// Syncs: `etcd_disk_wal_fsync_duration_seconds` among others.
+    pub fsync: Timed,
+    /// Writes: `etcd_disk_wal_write_duration_seconds` among others.
+    pub write: Timed,
     /// Records made durable by one sync (`revgate_wal_batch_records`).
     pub batch_records: Histogram,
     /// `etcd_disk_wal_write_bytes_total`
@@ -127,8 +130,9 @@ pub struct WalMetrics {
 impl From<&Metrics> for WalMetrics {
     fn from(metrics: &Metrics) -> Self {
         WalMetrics {
-            fsync: metrics.wal_fsync_duration.clone(),
-            write: metrics.wal_write_duration.clone(),
+            time: metrics.time.clone(),
+            fsync: metrics.stages.of(Stage::Fsync).clone(),
+            write: metrics.stages.of(Stage::WalWrite).clone(),
             batch_records: metrics.wal_batch_records.clone(),
             write_bytes: metrics.wal_write_bytes.clone(),
             full: metrics.disk_full.with_label_values(&["wal"]),
@@ -198,9 +202,20 @@ pub struct TornTail {
     pub backup: PathBuf,
 }
 
+/// When a batch was written, by the clock of [`WalMetrics::time`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Its write began.
+    pub began: Duration,
+    /// Its write was done, and its sync began.
+    pub written: Duration,
+    /// It was durable.
+    pub durable: Duration,
+}
+
 /// Called once, from the log's thread, when the batch is durable or never will be. It must be quick, must not wait for
 /// the log, and must not panic.
-pub type Done = Box<dyn FnOnce(Result<(), WalError>) + Send>;
+pub type Done = Box<dyn FnOnce(Result<Written, WalError>) + Send>;
 
 /// The open log. Owns a thread that writes and syncs; dropping it (or `close`) ends the thread after the queue is drained.
 pub struct Wal {

@@ -5,11 +5,11 @@ use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::{
-    Options, Record, WalError, WalMetrics,
+    Options, Record, WalError, WalMetrics, Written,
     keeper::{Keeper, Prepared},
     queue::{Batch, Queue},
     record::Encoder,
@@ -71,10 +71,10 @@ impl Writer {
         let mut buffer = Vec::new();
         self.note(|writer| writer.remove_released());
         while self.queue.take(&mut batches) {
-            let mut outcome = self.queue.check();
-            if outcome.is_ok() {
-                outcome = self.write(&batches, &mut buffer);
-            }
+            let outcome = match self.queue.check() {
+                Ok(()) => self.write(&batches, &mut buffer),
+                Err(error) => Err(error),
+            };
             if let Err(error) = &outcome {
                 self.queue.fail(error.clone());
             }
@@ -98,28 +98,30 @@ impl Writer {
         }
     }
 
-    /// Makes the batches durable.
-    fn write(&mut self, batches: &[Batch], buffer: &mut Vec<u8>) -> Result<(), WalError> {
+    /// Makes the batches durable; when that was.
+    fn write(&mut self, batches: &[Batch], buffer: &mut Vec<u8>) -> Result<Written, WalError> {
         self.make_room(batches.iter().map(Batch::written_bytes_max).sum())?;
         for record in batches.iter().flat_map(|batch| &batch.records) {
             self.follow(record)?;
             self.encoder.record(buffer, record);
         }
         if buffer.is_empty() {
-            return Ok(());
+            let now = self.metrics.time.now();
+            return Ok(Written { began: now, written: now, durable: now });
         }
         let Segment { path, file, offset, reserved, .. } = &mut self.segment;
-        let start = Instant::now();
+        let write = self.metrics.write.begin();
+        let began = write.began();
         file.write_all_at(buffer, *offset).map_err(io_error(path, "writing"))?;
-        let written = Instant::now();
+        let written = write.end();
+        let sync = self.metrics.fsync.begin();
         file.sync_data().map_err(io_error(path, "syncing"))?;
+        let durable = sync.end();
         *offset += buffer.len() as u64;
         self.room.set_left(reserved.saturating_sub(*offset));
-        self.metrics.write.observe((written - start).as_secs_f64());
-        self.metrics.fsync.observe(written.elapsed().as_secs_f64());
         self.metrics.batch_records.observe(batches.iter().map(|batch| batch.records.len()).sum::<usize>() as f64);
         self.metrics.write_bytes.add(i64::try_from(buffer.len()).unwrap_or(i64::MAX));
-        Ok(())
+        Ok(Written { began, written, durable })
     }
 
     /// Makes sure that so many bytes can be written: nothing is ever written where there is no room. Waits for room as

@@ -6,6 +6,7 @@ mod api;
 mod architecture;
 mod compaction;
 mod config;
+mod doctor;
 mod files;
 mod full_disk;
 mod kill;

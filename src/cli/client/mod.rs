@@ -8,7 +8,7 @@ use bytes::Bytes;
 use clap::Args;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{
-    Request, Response,
+    Method, Request, Response, StatusCode,
     body::Incoming,
     client::conn::http1,
     header::{AUTHORIZATION, CONTENT_TYPE, HOST},
@@ -72,6 +72,18 @@ pub(super) struct Client {
     patience: Duration,
 }
 
+impl ClientFlags {
+    /// The member to ask.
+    pub(super) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// The same, of another member.
+    pub(super) fn at(&self, endpoint: &str) -> ClientFlags {
+        ClientFlags { endpoint: endpoint.to_owned(), ..self.clone() }
+    }
+}
+
 #[derive(Deserialize)]
 struct Authenticated {
     token: String,
@@ -109,22 +121,36 @@ impl Client {
 
     /// Posts JSON; the answer's body as a stream. An answer that is not a success is an error with the member's words.
     pub(super) async fn post(&self, path: &str, body: &serde_json::Value) -> Result<Response<Incoming>, ClientError> {
-        let exchange = async {
-            let stream = TcpStream::connect((self.host.trim_matches(['[', ']']), self.port)).await?;
-            match &self.tls {
-                None => self.exchange(stream, path, body).await,
-                Some(tls) => self.exchange(tls.connect(&self.host, stream).await?, path, body).await,
-            }
-        };
-        let answer = timeout(self.patience, exchange).await.map_err(|_| self.too_slow())??;
+        let answer = self.send(Method::POST, path, body.to_string()).await?;
         if answer.status().is_success() {
             return Ok(answer);
         }
         let status = answer.status();
-        let body = self.whole(answer).await?;
-        let said: Option<StatusBody> = serde_json::from_slice(&body).ok();
-        let message = said.map_or_else(|| String::from_utf8_lossy(&body).into_owned(), |said| said.message);
-        Err(ClientError::Refused { status: status.as_u16(), message })
+        Err(refusal(status, &self.whole(answer).await?))
+    }
+
+    /// Gets a whole answer, whatever its status.
+    pub(super) async fn get(&self, path: &str) -> Result<(StatusCode, Bytes), ClientError> {
+        let answer = self.send(Method::GET, path, String::new()).await?;
+        Ok((answer.status(), self.whole(answer).await?))
+    }
+
+    async fn send(&self, method: Method, path: &str, body: String) -> Result<Response<Incoming>, ClientError> {
+        let mut request = Request::builder().method(method).uri(path).header(HOST, &self.authority);
+        request = request.header(CONTENT_TYPE, "application/json");
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token);
+        }
+        let request = request.body(Full::new(Bytes::from(body)));
+        let request = request.map_err(|error| ClientError::Flags(error.to_string()))?;
+        let exchange = async {
+            let stream = TcpStream::connect((self.host.trim_matches(['[', ']']), self.port)).await?;
+            match &self.tls {
+                None => exchange(stream, request).await,
+                Some(tls) => exchange(tls.connect(&self.host, stream).await?, request).await,
+            }
+        };
+        timeout(self.patience, exchange).await.map_err(|_| self.too_slow())?
     }
 
     /// The next part of a body; `None` at its end.
@@ -152,27 +178,6 @@ impl Client {
         Ok(authenticated.token)
     }
 
-    async fn exchange<Io>(
-        &self,
-        stream: Io,
-        path: &str,
-        body: &serde_json::Value,
-    ) -> Result<Response<Incoming>, ClientError>
-    where
-        Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // Ends when the answer is read or dropped; its errors are the answer's too.
-        tokio::spawn(connection);
-        let mut request = Request::post(path).header(HOST, &self.authority).header(CONTENT_TYPE, "application/json");
-        if let Some(token) = &self.token {
-            request = request.header(AUTHORIZATION, token);
-        }
-        let request = request.body(Full::new(Bytes::from(body.to_string())));
-        let request = request.map_err(|error| ClientError::Flags(error.to_string()))?;
-        Ok(sender.send_request(request).await?)
-    }
-
     async fn whole(&self, answer: Response<Incoming>) -> Result<Bytes, ClientError> {
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect();
         let body = timeout(self.patience, body).await.map_err(|_| self.too_slow())?;
@@ -182,4 +187,21 @@ impl Client {
     fn too_slow(&self) -> ClientError {
         ClientError::TooSlow { authority: self.authority.clone(), patience: self.patience }
     }
+}
+
+async fn exchange<Io>(stream: Io, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError>
+where
+    Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    // Ends when the answer is read or dropped; its errors are the answer's too.
+    tokio::spawn(connection);
+    Ok(sender.send_request(request).await?)
+}
+
+/// What a member's answer says that is no success.
+pub(super) fn refusal(status: StatusCode, body: &[u8]) -> ClientError {
+    let said: Option<StatusBody> = serde_json::from_slice(body).ok();
+    let message = said.map_or_else(|| String::from_utf8_lossy(body).trim().to_owned(), |said| said.message);
+    ClientError::Refused { status: status.as_u16(), message }
 }

@@ -39,6 +39,7 @@ fn defaults_are_those_of_etcd() {
     assert_eq!((config.compaction_batch_limit, config.compaction_sleep_interval), (1000, Duration::from_millis(10)));
     assert_eq!((config.reclaim_free_percent, config.reclaim_free_bytes), (25, 64 << 20));
     assert_eq!(config.watch_progress_notify_interval, Duration::from_secs(600));
+    assert!(config.extensive_metrics);
     assert_eq!(config.warning_apply_duration, Duration::from_millis(100));
     assert_eq!(config.auth_tokens, AuthTokens::Simple { ttl: Duration::from_secs(300) });
     assert_eq!(config.bcrypt_cost, 10);

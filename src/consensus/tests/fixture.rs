@@ -54,6 +54,12 @@ impl Member {
         Member::start_on(disk, tempfile::tempdir().unwrap(), |_| {}).await.unwrap()
     }
 
+    pub(super) async fn start_measured(metrics: Metrics) -> Member {
+        let (disk, dir) = (SimDisk::default(), tempfile::tempdir().unwrap());
+        let (started, state, file_disk) = launch(&disk, dir.path(), &metrics, |_| {}).await;
+        Member { consensus: started.unwrap(), state, metrics, disk, file_disk, dir }
+    }
+
     pub(super) async fn start_in(
         dir: TempDir,
         adjust: impl FnOnce(&mut ConsensusOptions),
@@ -63,7 +69,7 @@ impl Member {
 
     /// Starts a member that must refuse.
     pub(super) async fn refused_in(dir: &TempDir, adjust: impl FnOnce(&mut ConsensusOptions)) -> ConsensusError {
-        let (started, state, ..) = launch(&SimDisk::default(), dir.path(), adjust).await;
+        let (started, state, ..) = launch(&SimDisk::default(), dir.path(), &Metrics::new(), adjust).await;
         state.hub.close();
         started.expect_err("a member that refuses to start")
     }
@@ -73,7 +79,8 @@ impl Member {
         dir: TempDir,
         adjust: impl FnOnce(&mut ConsensusOptions),
     ) -> Result<Member, ConsensusError> {
-        let (started, state, metrics, file_disk) = launch(&disk, dir.path(), adjust).await;
+        let metrics = Metrics::new();
+        let (started, state, file_disk) = launch(&disk, dir.path(), &metrics, adjust).await;
         match started {
             Ok(consensus) => Ok(Member { consensus, state, metrics, disk, file_disk, dir }),
             Err(error) => {
@@ -110,14 +117,14 @@ impl Member {
 async fn launch(
     disk: &SimDisk,
     dir: &Path,
+    metrics: &Metrics,
     adjust: impl FnOnce(&mut ConsensusOptions),
-) -> (Result<Consensus, ConsensusError>, State, Metrics, SimDisk) {
-    let metrics = Metrics::new();
+) -> (Result<Consensus, ConsensusError>, State, SimDisk) {
     let file_disk = SimDisk::default();
-    let state = open_state(Arc::new(file_disk.clone()), dir, &metrics);
-    let applier = Applier::new(state.clone(), &config(-1), &metrics);
+    let state = open_state(Arc::new(file_disk.clone()), dir, metrics);
+    let applier = Applier::new(state.clone(), &config(-1), metrics);
     let mut options = options(dir);
     adjust(&mut options);
-    let started = Consensus::start(options, Arc::new(disk.clone()), state.store.clone(), applier, &metrics).await;
-    (started, state, metrics, file_disk)
+    let started = Consensus::start(options, Arc::new(disk.clone()), state.store.clone(), applier, metrics).await;
+    (started, state, file_disk)
 }

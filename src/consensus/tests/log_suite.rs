@@ -89,7 +89,8 @@ impl StoreBuilder<TypeConfig, LogStore, Positions, TempDir> for TempLogs {
         let options = Options { segment_bytes: 64 * 1024, ..Options::default() };
         let (wal, recovered) =
             Wal::open(Arc::new(RealDisk), dir.path(), b"suite", 1, options, WalMetrics::from(&metrics)).unwrap();
-        let log = LogStore::new(wal, recovered, LogPosition::default(), 0, Arc::new(Standing::new(0))).unwrap();
+        let log = LogStore::new(wal, recovered, LogPosition::default(), 0, Arc::new(Standing::new(0)), metrics.clone())
+            .unwrap();
         Ok((dir, log, Positions::default()))
     }
 }

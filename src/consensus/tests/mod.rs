@@ -5,3 +5,4 @@ mod fixture;
 mod log_suite;
 mod member;
 mod parts;
+mod stages;

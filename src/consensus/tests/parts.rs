@@ -164,11 +164,11 @@ async fn a_full_queue_refuses() {
         waiting.push(proposal);
     }
     assert_eq!(metrics.proposals_pending.get(), 4);
-    assert_eq!(queue.propose(command(put("a", "1")), 1).await.unwrap_err(), ApiError::TooManyRequests);
+    assert_eq!(queue.propose(command(put("a", "1")), 1).await.0.unwrap_err(), ApiError::TooManyRequests);
     drop(proposer);
     for proposal in waiting {
-        assert_eq!(proposal.await.unwrap_err(), ApiError::Stopped);
+        assert_eq!(proposal.await.0.unwrap_err(), ApiError::Stopped);
     }
-    assert_eq!(queue.propose(command(put("a", "1")), 1).await.unwrap_err(), ApiError::Stopped);
+    assert_eq!(queue.propose(command(put("a", "1")), 1).await.0.unwrap_err(), ApiError::Stopped);
     assert_eq!(metrics.proposals_pending.get(), 0);
 }

@@ -95,20 +95,24 @@ async fn fifty_clients_authenticate_at_once_and_each_gets_a_token_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watchers_are_listed_for_root_alone() {
+async fn watchers_and_the_pipeline_are_told_to_root_alone() {
     let member = with_authentication().await;
     let headers = format!("Authorization: {}\r\n", token_of(&member, r#"{"name":"root","password":"sesame"}"#).await);
     let ann = r#"{"name":"ann","password":"secret"}"#;
     let answer = member.connect().await.request("POST", "/v3/auth/user/add", &headers, ann).await;
     assert_eq!(answer.status, 200, "{answer:?}");
-    let answer = member.get("/debug/watchers").await;
-    assert!(answer.body.contains("etcdserver: user name is empty"), "{answer:?}");
+    for path in ["/debug/watchers", "/debug/pipeline"] {
+        let answer = member.get(path).await;
+        assert!(answer.body.contains("etcdserver: user name is empty"), "{answer:?}");
+    }
     for (user, status) in
         [(r#"{"name":"ann","password":"secret"}"#, 403), (r#"{"name":"root","password":"sesame"}"#, 200)]
     {
         let headers = format!("Authorization: {}\r\n", token_of(&member, user).await);
-        let answer = member.connect().await.request("GET", "/debug/watchers", &headers, "").await;
-        assert_eq!(answer.status, status, "{user}: {answer:?}");
+        for path in ["/debug/watchers", "/debug/pipeline"] {
+            let answer = member.connect().await.request("GET", path, &headers, "").await;
+            assert_eq!(answer.status, status, "{user}: {answer:?}");
+        }
     }
     member.stop().await;
 }

@@ -77,6 +77,7 @@ fn config(dir: &std::path::Path) -> Config {
         txn_ops_max: 128,
         request_bytes_max: REQUEST_BYTES_MAX,
         connections_max: 64,
+        extensive_metrics: true,
         auto_compaction: AutoCompaction::Off,
         compaction_batch_limit: 1_000,
         compaction_sleep_interval: Duration::from_millis(10),

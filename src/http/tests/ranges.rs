@@ -62,12 +62,14 @@ fn check_whole(text: &[u8]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_big_range_comes_in_pieces_and_whole_in_every_coding() {
     let member = filled().await;
+    let mut streamed_before = 0;
     for coding in ["identity", "gzip", "zstd"] {
         let mut client = member.connect().await;
         let head = ask(&mut client, &format!("Accept-Encoding: {coding}\r\n"), ALL).await;
         assert_eq!((status(&head), header(&head, "transfer-encoding")), (200, Some("chunked")));
         assert_eq!(header(&head, "vary"), Some("accept-encoding"));
         let body = joined(&client.rest().await).unwrap();
+        let sent = body.len() as u64;
         let mut plain = Vec::new();
         match coding {
             "gzip" => _ = flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut plain).unwrap(),
@@ -77,6 +79,9 @@ async fn a_big_range_comes_in_pieces_and_whole_in_every_coding() {
         let named = header(&head, "content-encoding");
         assert_eq!(named, Some(coding).filter(|coding| *coding != "identity"));
         check_whole(&plain);
+        let streamed = member.metrics.range_streamed_bytes.get();
+        assert_eq!(streamed - streamed_before, sent, "{coding}");
+        streamed_before = streamed;
     }
     member.stop().await;
 }

@@ -141,18 +141,26 @@ async fn side_endpoints() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_are_counted_under_etcds_names() {
     let member = Member::start().await;
-    member.post("/v3/kv/put", r#"{"key":"Zm9v"}"#).await;
-    member.post("/v3/kv/put", "{}").await;
-    member.post("/v3/kv/lease/leases", "{}").await;
+    let mut answers = 0;
+    for (path, body) in [("/v3/kv/put", r#"{"key":"Zm9v"}"#), ("/v3/kv/put", "{}"), ("/v3/kv/lease/leases", "{}")] {
+        answers += member.post(path, body).await.body.len();
+    }
     let text = member.get("/metrics").await.body;
     let put = r#"grpc_method="Put",grpc_service="etcdserverpb.KV",grpc_type="unary""#;
     for line in [
         format!("grpc_server_started_total{{{put}}} 2"),
         format!("grpc_server_handled_total{{grpc_code=\"OK\",{put}}} 1"),
         format!("grpc_server_handled_total{{grpc_code=\"InvalidArgument\",{put}}} 1"),
-        r#"revgate_http_requests_total{route="/v3/kv/put",status="200"} 1"#.into(),
-        r#"revgate_http_requests_total{route="/v3/kv/put",status="400"} 1"#.into(),
-        r#"revgate_http_requests_total{route="/v3/lease/leases",status="200"} 1"#.into(),
+        r#"revgate_http_requests_total{method="POST",route="/v3/kv/put",status="200"} 1"#.into(),
+        r#"revgate_http_requests_total{method="POST",route="/v3/kv/put",status="400"} 1"#.into(),
+        r#"revgate_http_requests_total{method="POST",route="/v3/lease/leases",status="200"} 1"#.into(),
+        format!("grpc_server_handling_seconds_count{{{put}}} 2"),
+        r#"revgate_http_request_duration_seconds_count{class="2xx",method="POST",route="/v3/kv/put"} 1"#.into(),
+        r#"revgate_http_request_duration_seconds_count{class="4xx",method="POST",route="/v3/kv/put"} 1"#.into(),
+        // A write that was refused before it was proposed has no stages.
+        r#"revgate_write_stage_duration_seconds_count{stage="respond"} 1"#.into(),
+        format!("etcd_network_client_grpc_received_bytes_total {}", r#"{"key":"Zm9v"}{}{}"#.len()),
+        format!("etcd_network_client_grpc_sent_bytes_total {answers}"),
     ] {
         assert!(text.contains(&line), "{line}\n{text}");
     }

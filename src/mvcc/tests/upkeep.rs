@@ -198,3 +198,49 @@ fn a_file_of_a_newer_program_is_refused() {
         }
     }
 }
+
+/// A compaction waits for the list below it, and says so; when the list ends, it goes on to its end.
+#[test]
+fn how_far_a_compaction_is_can_be_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let db =
+        bolt::Db::open(Arc::new(RealDisk), &dir.path().join("db"), &bolt::Options { map_bytes_max: MAP_BYTES_MAX });
+    let metrics = Metrics::new();
+    let (store, _) = Store::open(db.unwrap(), options(), &metrics).unwrap();
+    for n in 0..10 {
+        put(&store, "a", &n.to_string());
+    }
+    let list = store.range(&RangeQuery::all(KeyRange::Single(Bytes::from_static(b"a")))).unwrap();
+    put(&store, "a", "last");
+    assert_eq!((store.compaction(), metrics.compaction_running.get()), (None, 0));
+    let (done, finished) = callback();
+    let target = store.revision();
+    store.compact(target, Some(done)).unwrap();
+    seal(&store, 1);
+    flush(&store).unwrap();
+    let progress = store.compaction().unwrap();
+    assert_eq!((progress.phase, progress.done_revision), (CompactionPhase::Reads, 0));
+    assert_eq!((progress.target_revision, progress.waiting), (target, 0));
+    assert_eq!((metrics.compaction_running.get(), metrics.compaction_target_revision.get()), (1, target));
+    let open = store.open_reads(1);
+    assert_eq!((open.total, open.oldest[0].kind, open.oldest[0].revision), (1, ReadKind::Range, target - 1));
+
+    drop(list);
+    finished.recv_timeout(RESULT_WAIT_MAX).unwrap().unwrap();
+    // Told right after the answer, and before anything else is done.
+    flush(&store).unwrap();
+    assert_eq!((store.compaction(), metrics.compaction_running.get()), (None, 0));
+    assert_eq!(metrics.compaction_done_revision.get(), target);
+    assert_eq!(store.open_reads(1), OpenReads::default());
+}
+
+#[test]
+fn open_views_of_the_file_are_told_of() {
+    let (_dir, _path, store) = fresh();
+    let view = store.pin_file().unwrap();
+    let open = store.open_reads(9);
+    assert_eq!((open.total, open.oldest[0].kind), (1, ReadKind::File));
+    drop(view);
+    assert_eq!(store.open_reads(9).total, 0);
+    assert_eq!(store.reclaim(), None);
+}

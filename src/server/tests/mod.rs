@@ -38,6 +38,7 @@ fn config(data_dir: &Path) -> Config {
         txn_ops_max: 128,
         request_bytes_max: 1_572_864,
         connections_max: 100,
+        extensive_metrics: true,
         auto_compaction: AutoCompaction::Off,
         compaction_batch_limit: 1000,
         compaction_sleep_interval: Duration::from_millis(10),

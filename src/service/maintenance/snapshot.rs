@@ -5,7 +5,11 @@ use std::time::Instant;
 use prometheus::Histogram;
 use sha2::{Digest, Sha256};
 
-use crate::{bolt::ReadTx, error::ApiError, mvcc::STORAGE_VERSION, proto::etcdserverpb::SnapshotResponse};
+use crate::{
+    error::ApiError,
+    mvcc::{PinnedFile, STORAGE_VERSION},
+    proto::etcdserverpb::SnapshotResponse,
+};
 
 /// Size of a part; etcd's.
 const PART_BYTES: usize = 32 * 1024;
@@ -15,7 +19,7 @@ const PARTS_AT_ONCE: u64 = 16;
 /// A snapshot on its way: one commit of the file, which stays as it is until this is dropped.
 #[derive(Debug)]
 pub struct SnapshotStream {
-    tx: ReadTx,
+    tx: PinnedFile,
     sent_bytes: u64,
     sha256: Sha256,
     began: Instant,
@@ -24,7 +28,7 @@ pub struct SnapshotStream {
 }
 
 impl SnapshotStream {
-    pub(super) fn new(tx: ReadTx, duration: Histogram) -> SnapshotStream {
+    pub(super) fn new(tx: PinnedFile, duration: Histogram) -> SnapshotStream {
         let (sent_bytes, sha256, began) = (0, Sha256::new(), Instant::now());
         SnapshotStream { tx, sent_bytes, sha256, began, duration, ended: false }
     }

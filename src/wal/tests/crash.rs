@@ -121,7 +121,7 @@ fn try_work(disk: &SimDisk, dir: &Path) -> Result<(), WalError> {
                 disk.begin(last);
             }
             let sender = sender.clone();
-            wal.append(records, Box::new(move |outcome| sender.send((last, outcome)).unwrap()));
+            wal.append(records, Box::new(move |outcome| sender.send((last, outcome.map(drop))).unwrap()));
         }
         drop(sender);
         let mut failure = None;

@@ -18,7 +18,7 @@ fn append_each(wal: &Wal, range: std::ops::RangeInclusive<u64>) -> Outcomes {
     let (sender, outcomes) = mpsc::channel();
     for index in range {
         let sender = sender.clone();
-        wal.append(vec![entry(index, "x")], Box::new(move |outcome| sender.send((index, outcome)).unwrap()));
+        wal.append(vec![entry(index, "x")], Box::new(move |outcome| sender.send((index, outcome.map(drop))).unwrap()));
     }
     outcomes
 }

@@ -35,7 +35,7 @@ fn entry(index: u64, data: impl Into<Bytes>) -> Record {
 
 fn append(wal: &Wal, records: Vec<Record>) -> Result<(), WalError> {
     let (sender, outcome) = mpsc::channel();
-    wal.append(records, Box::new(move |result| sender.send(result).unwrap()));
+    wal.append(records, Box::new(move |result| sender.send(result.map(drop)).unwrap()));
     outcome.recv().unwrap()
 }
 
@@ -245,7 +245,7 @@ fn metrics_count_each_write_and_sync() {
     append(&opened.0, vec![Record::Truncate { last_index: 0 }]).unwrap();
     append(&opened.0, vec![]).unwrap();
     opened.0.close().unwrap();
-    assert_eq!((metrics.fsync.get_sample_count(), metrics.write.get_sample_count()), (1, 1));
+    assert_eq!((metrics.fsync.recent().count, metrics.write.recent().count), (1, 1));
     // 8 header, 2 type, 2..=6 checksum, 2 field, 2 data, 2 end, padding.
     assert_eq!(metrics.write_bytes.get(), 24);
 }

@@ -128,7 +128,7 @@ proptest! {
                 let sender = sender.clone();
                 let number = appended;
                 appended += 1;
-                let done = move |outcome: Result<(), WalError>| sender.send((number, outcome.is_ok())).unwrap();
+                let done = move |outcome: Result<Written, WalError>| sender.send((number, outcome.is_ok())).unwrap();
                 wal.append(model.records(step), Box::new(done));
             }
         }

@@ -107,7 +107,7 @@ fn append_until_it_waits(wal: &Wal, disk: &FullDisk) -> mpsc::Receiver<Result<()
     fill(wal, 2..=LARGE - 1);
     let (sender, outcome) = mpsc::channel();
     let large = entry(LARGE, vec![1; 3 * SMALL.segment_bytes as usize]);
-    wal.append(vec![large], Box::new(move |result| sender.send(result).unwrap()));
+    wal.append(vec![large], Box::new(move |result| sender.send(result.map(drop)).unwrap()));
     wait_short(&wal.room(), true);
     assert_eq!(outcome.try_recv().unwrap_err(), mpsc::TryRecvError::Empty);
     outcome
