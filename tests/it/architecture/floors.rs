@@ -14,7 +14,7 @@ const fn room(name: &'static str, floor: u32) -> Room {
 }
 
 /// Every room of the house, from the roof down.
-pub(super) const ROOMS: [Room; 20] = [
+pub(super) const ROOMS: [Room; 21] = [
     room("main", 9),
     room("cli", 9),
     room("server", 9),
@@ -34,6 +34,7 @@ pub(super) const ROOMS: [Room; 20] = [
     room("config", 0),
     room("error", 0),
     room("clock", 0),
+    room("background", 0),
     room("metrics", 0),
 ];
 
