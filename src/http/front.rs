@@ -4,9 +4,9 @@
 
 use std::{
     future::Future,
+    io,
     net::SocketAddr,
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -24,6 +24,7 @@ use tokio_util::{
 
 use super::{
     access::Access,
+    aside::Aside,
     caller,
     encoding::Encoding,
     limits::{Limits, client_timeout},
@@ -40,6 +41,7 @@ use super::{
     values::Values,
 };
 use crate::{
+    background,
     config::Transport,
     error::ApiError,
     metrics::Metrics,
@@ -59,8 +61,8 @@ pub(super) struct Front {
     pub(super) calls: TaskTracker,
     /// Watches end with what is in the store.
     pub(super) watches_end: CancellationToken,
-    /// Turns of those that are sent history, so that they never keep the processors from those that follow live.
-    pub(super) history_turns: Arc<Semaphore>,
+    /// Where those are served that are sent history, so that they never keep the processors from those that follow live.
+    pub(super) aside: Aside,
     /// Turns of those that make pieces of long lists, for the same reason.
     pub(super) list_turns: Arc<Semaphore>,
     /// How often clients are pinged, and how long they may be silent.
@@ -76,15 +78,20 @@ pub(super) struct Front {
 }
 
 impl Front {
-    pub(super) fn new(services: Services, metrics: Metrics, request_bytes_max: usize, transport: &Transport) -> Front {
-        Front {
+    pub(super) fn new(
+        services: Services,
+        metrics: Metrics,
+        request_bytes_max: usize,
+        transport: &Transport,
+    ) -> io::Result<Front> {
+        Ok(Front {
             access: Access::new(transport),
             limits: Limits::new(request_bytes_max),
             going_down: CancellationToken::new(),
             calls: TaskTracker::new(),
             watches_end: CancellationToken::new(),
-            history_turns: Arc::new(Semaphore::new(history_turns())),
-            list_turns: Arc::new(Semaphore::new(history_turns())),
+            aside: Aside::start()?,
+            list_turns: Arc::new(Semaphore::new(background::threads_max())),
             ping_interval: transport.ping_interval,
             stall_timeout: transport.stall_timeout,
             abort: CancellationToken::new(),
@@ -94,7 +101,7 @@ impl Front {
             other_meter: Arc::new(Meter::new("other", &metrics)),
             services,
             metrics,
-        }
+        })
     }
 
     /// Lets a call begin that may write. Until what is returned is dropped, no watch ends that is to tell of it.
@@ -107,11 +114,6 @@ impl Front {
         let known = side::TEMPLATES.iter().zip(&self.side_meters).find(|(path, _)| **path == template);
         known.map_or(&self.other_meter, |(_, meter)| meter)
     }
-}
-
-/// Half of the processors, at least one.
-fn history_turns() -> usize {
-    (thread::available_parallelism().map_or(1, usize::from) / 2).max(1)
 }
 
 /// What stands between a connection and who would listen in.

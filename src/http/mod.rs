@@ -8,6 +8,7 @@
 
 mod accept;
 mod access;
+mod aside;
 mod caller;
 mod client_tls;
 mod debug;
@@ -28,6 +29,7 @@ mod range;
 mod reply;
 mod routes;
 mod server_stream;
+mod shared_socket;
 mod side;
 mod socket;
 mod stream;
@@ -105,7 +107,7 @@ impl HttpServer {
             socket.set_nonblocking(true)?;
             bound.push((tokio::net::TcpListener::from_std(socket)?, tls));
         }
-        let front = Arc::new(Front::new(services, metrics, options.request_bytes_max, &options.transport));
+        let front = Arc::new(Front::new(services, metrics, options.request_bytes_max, &options.transport)?);
         let connections = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
         let accepting = CancellationToken::new();
         for (listener, tls) in bound {

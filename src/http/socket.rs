@@ -4,18 +4,11 @@
 //! why, a member that goes down says so, and clients that are gone are found out by pings. Responses are made only when the
 //! socket takes them, so a slow client holds up nothing but its own session.
 
-use std::{
-    future::poll_fn,
-    pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
-use futures_util::{Sink, SinkExt as _, StreamExt as _};
+use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
-use tokio_util::sync::PollSemaphore;
 
 use super::{
     caller::TOKEN_PROTOCOL,
@@ -28,6 +21,7 @@ use super::{
     reply::{self, Body, Reply},
     routes::Method,
     server_stream,
+    shared_socket::Socket,
     stream::REQUESTS_AT_ONCE_MAX,
     unary,
 };
@@ -106,8 +100,9 @@ pub(super) fn upgrade(connection: Arc<Connection>, upgrade: WebSocketUpgrade, as
     response.map(|_| Body::Whole(None))
 }
 
-async fn serve(mut socket: WebSocket, connection: &Connection, asked: Asked, mut call: Call) {
+async fn serve(socket: WebSocket, connection: &Connection, asked: Asked, mut call: Call) {
     let front = connection.front();
+    let mut socket = Socket::new(socket);
     let (timeout, is_watch) = (asked.timeout, asked.method == Some(Method::Watch));
     let end = {
         // In a box for the time it lasts: what is said in the end needs other memory.
@@ -140,7 +135,7 @@ impl End {
     }
 }
 
-async fn say_farewell(socket: &mut WebSocket, end: End, call: &mut Call) {
+async fn say_farewell(socket: &mut Socket, end: End, call: &mut Call) {
     let (code, reason) = match end {
         End::Gone | End::Silent => return,
         End::Closed => return part(socket).await,
@@ -171,7 +166,7 @@ async fn say_farewell(socket: &mut WebSocket, end: End, call: &mut Call) {
 }
 
 /// Serves what was asked for until it ends.
-async fn converse(socket: &mut WebSocket, connection: &Connection, asked: Asked) -> End {
+async fn converse(socket: &mut Socket, connection: &Connection, asked: Asked) -> End {
     let front = connection.front();
     let Asked { method, caller, requires_leader, .. } = asked;
     match method {
@@ -190,11 +185,10 @@ async fn converse(socket: &mut WebSocket, connection: &Connection, asked: Asked)
 }
 
 /// A watch session: requests, responses and pings side by side.
-async fn watch(socket: &mut WebSocket, front: &Front, mut session: WatchSession) -> End {
+async fn watch(socket: &mut Socket, front: &Front, mut session: WatchSession) -> End {
     let mut pulse = Pulse::new(front);
     let mut watches_end = pin!(front.watches_end.cancelled());
     let mut finishing = false;
-    let mut history_turns = PollSemaphore::new(Arc::clone(&front.history_turns));
     // What is left of the last message. A message can hold a hundred thousand requests, and each is answered.
     let mut requests: Option<Splitter> = None;
     loop {
@@ -217,7 +211,7 @@ async fn watch(socket: &mut WebSocket, front: &Front, mut session: WatchSession)
             () = tokio::task::yield_now(), if requests.is_some() => Ok(()),
             output = poll_fn(|context| session.poll_next(context)) => match output {
                 None => Err(session.failure().map_or(End::GoingDown, End::Refused)),
-                Some(output) => respond(socket, front, &mut session, output, &mut history_turns).await,
+                Some(output) => respond(socket, front, &mut session, output).await,
             },
             () = pulse.due() => pulse.ping(socket).await,
             () = &mut watches_end, if !finishing => {
@@ -233,52 +227,73 @@ async fn watch(socket: &mut WebSocket, front: &Front, mut session: WatchSession)
     }
 }
 
-/// Sends a response, and with it what else is ready, up to a limit. History goes out in turns.
+/// Sends a response, and with it what else is ready, up to a limit. History goes out aside.
 async fn respond(
-    socket: &mut WebSocket,
+    socket: &mut Socket,
     front: &Front,
     session: &mut WatchSession,
     output: WatchOutput,
-    history_turns: &mut PollSemaphore,
 ) -> Result<(), End> {
-    let mut turns = outputs::is_history(&output).then_some(history_turns);
-    let (mut gathered, mut next) = (0, Some(output));
+    let mut next = Some(output);
     while let Some(output) = next {
-        // Nothing below waits: the socket's buffer takes what it is given until it is flushed.
-        let _turn = match &mut turns {
-            Some(turns) => poll_fn(|context| turns.poll_acquire(context)).await,
-            None => None,
+        next = if outputs::is_history(&output) {
+            send_history(socket, front, session, output).await?
+        } else {
+            send_live(socket, front, session, output).await?
         };
-        let message = outputs::watch_message(&output);
-        gathered += message.len();
-        let text = Utf8Bytes::try_from(message).map_err(|_| End::Gone)?;
-        socket.feed(Message::Text(text)).await.map_err(|_| End::Gone)?;
+    }
+    Ok(())
+}
+
+/// Sends what is no history. Returns what was next and is some, if it was.
+async fn send_live(
+    socket: &mut Socket,
+    front: &Front,
+    session: &mut WatchSession,
+    first: WatchOutput,
+) -> Result<Option<WatchOutput>, End> {
+    let (mut gathered, mut next) = (0, Some(first));
+    while let Some(output) = next.take_if(|output| !outputs::is_history(output)) {
+        // This does not wait: the socket's buffer takes what it is given until it is flushed.
+        gathered += feed(socket, &output).await?;
         outputs::observe(&front.metrics, &output);
         next = if gathered < GATHERED_BYTES { session.try_next() } else { None };
     }
-    match turns {
-        Some(turns) => {
-            in_turns(turns, |context| Pin::new(&mut *socket).poll_flush(context)).await?;
-            // Others wait for their turn.
-            tokio::task::yield_now().await;
-            Ok(())
-        }
-        None => socket.flush().await.map_err(|_| End::Gone),
-    }
+    socket.flush().await.map_err(|_| End::Gone)?;
+    Ok(next)
 }
 
-/// Writes only while it is this task's turn. Waiting for the socket is no part of a turn: a client that does not read
-/// keeps nobody else from his.
-async fn in_turns(
-    turns: &mut PollSemaphore,
-    mut write: impl FnMut(&mut Context<'_>) -> Poll<Result<(), axum::Error>>,
-) -> Result<(), End> {
-    poll_fn(|context| {
-        let _turn = ready!(turns.poll_acquire(context));
-        write(context)
-    })
-    .await
-    .map_err(|_| End::Gone)
+/// Has history encoded and sent aside, and waits until it is. Returns what was next and is none, if it was.
+async fn send_history(
+    socket: &Socket,
+    front: &Front,
+    session: &mut WatchSession,
+    first: WatchOutput,
+) -> Result<Option<WatchOutput>, End> {
+    let (mut gathered, mut outputs, mut next) = (0, Vec::new(), Some(first));
+    while let Some(output) = next.take_if(|output| outputs::is_history(output)) {
+        gathered += outputs::content_bytes(&output);
+        outputs.push(output);
+        next = if gathered < GATHERED_BYTES { session.try_next() } else { None };
+    }
+    let mut socket = socket.clone();
+    let sent = front.aside.run(async move {
+        for output in outputs {
+            feed(&mut socket, &output).await?;
+        }
+        socket.flush().await.map_err(|_| End::Gone)
+    });
+    sent.await.unwrap_or(Err(End::Gone))?;
+    Ok(next)
+}
+
+/// Gives a response to the socket's buffer; how long it is, in bytes.
+async fn feed(socket: &mut Socket, output: &WatchOutput) -> Result<usize, End> {
+    let message = outputs::watch_message(output);
+    let bytes = message.len();
+    let text = Utf8Bytes::try_from(message).map_err(|_| End::Gone)?;
+    socket.feed(Message::Text(text)).await.map_err(|_| End::Gone)?;
+    Ok(bytes)
 }
 
 /// Hands some of a message's requests to the session, none while too many answers wait.
@@ -297,7 +312,7 @@ fn hand_over(requests: &mut Option<Splitter>, session: &mut WatchSession) -> Res
 }
 
 /// Lease renewals: one response for each value.
-async fn keep_alive(socket: &mut WebSocket, front: &Front, caller: &Caller) -> End {
+async fn keep_alive(socket: &mut Socket, front: &Front, caller: &Caller) -> End {
     let mut pulse = Pulse::new(front);
     loop {
         let outcome = tokio::select! {
@@ -314,7 +329,7 @@ async fn keep_alive(socket: &mut WebSocket, front: &Front, caller: &Caller) -> E
     }
 }
 
-async fn renew(socket: &mut WebSocket, front: &Front, caller: &Caller, text: &[u8]) -> Result<(), End> {
+async fn renew(socket: &mut Socket, front: &Front, caller: &Caller, text: &[u8]) -> Result<(), End> {
     let mut splitter = Splitter::new(front.limits.text_bytes_max);
     splitter.push(text);
     while let Some(value) = splitter.next_value(true).map_err(End::Refused)? {
@@ -328,7 +343,7 @@ async fn renew(socket: &mut WebSocket, front: &Front, caller: &Caller, text: &[u
 }
 
 /// A call that is answered with a stream: one message in, many out.
-async fn messages(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
+async fn messages(socket: &mut Socket, front: &Front, method: Method, caller: &Caller) -> End {
     let mut pulse = Pulse::new(front);
     let text = match request(socket, front, &mut pulse).await {
         Ok(text) => text,
@@ -354,7 +369,7 @@ async fn messages(socket: &mut WebSocket, front: &Front, method: Method, caller:
 }
 
 /// A unary call: one message in, one out.
-async fn once(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
+async fn once(socket: &mut Socket, front: &Front, method: Method, caller: &Caller) -> End {
     let mut pulse = Pulse::new(front);
     let text = match request(socket, front, &mut pulse).await {
         Ok(text) => text,
@@ -383,7 +398,7 @@ async fn once(socket: &mut WebSocket, front: &Front, method: Method, caller: &Ca
 }
 
 /// The first thing a client says.
-async fn request(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) -> Result<Vec<u8>, End> {
+async fn request(socket: &mut Socket, front: &Front, pulse: &mut Pulse) -> Result<Vec<u8>, End> {
     loop {
         let text = tokio::select! {
             message = socket.recv() => pulse.heard(message)?,
@@ -397,7 +412,7 @@ async fn request(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) -> Re
 }
 
 /// Resolves when a client that has said all it may is gone, or the member is going down.
-async fn until_gone(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) -> End {
+async fn until_gone(socket: &mut Socket, front: &Front, pulse: &mut Pulse) -> End {
     loop {
         let heard = tokio::select! {
             message = socket.recv() => pulse.heard(message).map(drop),
@@ -411,13 +426,13 @@ async fn until_gone(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) ->
 }
 
 /// Writes a text message.
-async fn send(socket: &mut WebSocket, text: bytes::Bytes) -> Result<(), End> {
+async fn send(socket: &mut Socket, text: bytes::Bytes) -> Result<(), End> {
     let text = Utf8Bytes::try_from(text).map_err(|_| End::Gone)?;
     socket.send(Message::Text(text)).await.map_err(|_| End::Gone)
 }
 
 /// Sends a close frame and waits, for a moment, until the client has seen it.
-async fn close(socket: &mut WebSocket, code: u16, reason: &str) {
+async fn close(socket: &mut Socket, code: u16, reason: &str) {
     let mut reason = reason.to_owned();
     while reason.len() > CLOSE_REASON_BYTES_MAX {
         reason.pop();
@@ -429,7 +444,7 @@ async fn close(socket: &mut WebSocket, code: u16, reason: &str) {
 }
 
 /// Reads until both close frames are exchanged; the transport answers the client's own while it is read from.
-async fn part(socket: &mut WebSocket) {
+async fn part(socket: &mut Socket) {
     let exchange = async { while let Some(Ok(_)) = socket.recv().await {} };
     // A client that does not answer in time is cut off: that is what the limit is for.
     let _ = tokio::time::timeout(CLOSE_WAIT_MAX, exchange).await;
@@ -454,7 +469,7 @@ impl Pulse {
         self.ticks.tick().await;
     }
 
-    async fn ping(&mut self, socket: &mut WebSocket) -> Result<(), End> {
+    async fn ping(&mut self, socket: &mut Socket) -> Result<(), End> {
         if self.heard_at.elapsed() >= self.silence_max {
             return Err(End::Silent);
         }
