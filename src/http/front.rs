@@ -10,7 +10,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::extract::{FromRequestParts as _, ws::WebSocketUpgrade};
 use hyper::{
     Method as HttpMethod, Request, Response, StatusCode, Version,
     body::Incoming,
@@ -25,8 +24,9 @@ use tokio_util::{
 use super::{
     access::Access,
     aside::Aside,
-    caller,
+    caller::{self, TOKEN_PROTOCOL},
     encoding::Encoding,
+    handshake::Handshake,
     limits::{Limits, client_timeout},
     meter::{Call, Meter},
     path::{self, Place},
@@ -214,7 +214,7 @@ async fn endpoint(connection: &Arc<Connection>, request: Request<Incoming>) -> R
     let found = front.router.find(&path);
     let (method, meter) = found.map_or((None, &front.other_meter), |(method, meter)| (Some(method), meter));
     if wants_socket(&request) {
-        return upgrade(connection, method, meter.start(), request).await;
+        return upgrade(connection, method, meter.start(), request);
     }
     let refusal = match method {
         Some(method) if request.method() == HttpMethod::POST => {
@@ -366,21 +366,15 @@ fn wants_socket(request: &Request<Incoming>) -> bool {
         || request.headers().get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-async fn upgrade(
-    connection: &Arc<Connection>,
-    method: Option<Method>,
-    mut call: Call,
-    request: Request<Incoming>,
-) -> Reply {
+fn upgrade(connection: &Arc<Connection>, method: Option<Method>, mut call: Call, request: Request<Incoming>) -> Reply {
     let (mut parts, _) = request.into_parts();
-    let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
-    let upgrade = upgrade.map_err(|rejection| ApiError::Malformed(rejection.to_string()));
-    match upgrade.and_then(|upgrade| Ok((upgrade, wishes(connection.front(), &parts.headers)?))) {
-        Ok((upgrade, Wishes { timeout, requires_leader })) => {
+    let handshake = Handshake::of(&mut parts, TOKEN_PROTOCOL);
+    match handshake.and_then(|handshake| Ok((handshake, wishes(connection.front(), &parts.headers)?))) {
+        Ok((handshake, Wishes { timeout, requires_leader })) => {
             call.answered(StatusCode::SWITCHING_PROTOCOLS);
             let caller = caller::of_socket(&parts.headers, connection.certificate_name());
             let asked = Asked { method, caller, timeout, requires_leader };
-            socket::upgrade(Arc::clone(connection), upgrade, asked, call)
+            socket::upgrade(Arc::clone(connection), handshake, asked, call)
         }
         Err(error) => {
             call.ends(Some(&error));

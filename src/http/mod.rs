@@ -14,10 +14,12 @@ mod client_tls;
 mod debug;
 mod disconnect;
 mod encoding;
+mod frames;
 mod front;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzz;
+mod handshake;
 mod json;
 mod limits;
 mod meter;
@@ -29,7 +31,6 @@ mod range;
 mod reply;
 mod routes;
 mod server_stream;
-mod shared_socket;
 mod side;
 mod socket;
 mod stream;

@@ -6,22 +6,23 @@
 
 use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
 
-use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::StreamExt as _;
+use hyper::upgrade::Upgraded;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio_tungstenite::tungstenite::{self, Message, protocol::CloseFrame};
 
 use super::{
-    caller::TOKEN_PROTOCOL,
     disconnect::Disconnect,
+    frames::Socket,
     front::{Connection, Front},
+    handshake::Handshake,
     json::{read, split::Splitter},
     meter::Call,
     outputs,
     range::RangeBody,
-    reply::{self, Body, Reply},
+    reply::{self, Reply},
     routes::Method,
     server_stream,
-    shared_socket::Socket,
     stream::REQUESTS_AT_ONCE_MAX,
     unary,
 };
@@ -30,10 +31,6 @@ use crate::{
     service::{Caller, WatchOutput, WatchSession},
 };
 
-/// A socket's read buffer, which is there as long as the socket; tungstenite's own default is 128 KiB.
-const READ_BUFFER_BYTES: usize = 512;
-/// Nothing is written before it is flushed: when that is done is decided here.
-const WRITE_BUFFER_BYTES: usize = usize::MAX / 2;
 /// Largest message, in largest requests. Over one request it is refused with a reason, over this the transport gives up.
 const MESSAGE_TEXTS_MAX: usize = 2;
 /// Responses are gathered until they reach this size, then written.
@@ -74,35 +71,30 @@ enum End {
 }
 
 /// Answers an upgrade request and serves the socket on a task of its own.
-pub(super) fn upgrade(connection: Arc<Connection>, upgrade: WebSocketUpgrade, asked: Asked, call: Call) -> Reply {
-    let front = connection.front();
-    let task = front.tasks.token();
-    let text_bytes_max = front.limits.text_bytes_max;
-    // No limit on what waits to be written: a response is written whole before the next is made.
-    let response = upgrade
-        .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(WRITE_BUFFER_BYTES)
-        .max_message_size(text_bytes_max.saturating_mul(MESSAGE_TEXTS_MAX))
-        .max_frame_size(text_bytes_max.saturating_mul(MESSAGE_TEXTS_MAX))
-        .protocols([TOKEN_PROTOCOL])
-        .on_upgrade(move |socket| {
-            // In a box, because the task that waits for the upgrade would else be as big as all that can come after it.
-            Box::pin(async move {
-                let front = connection.front();
-                tokio::select! {
-                    () = serve(socket, &connection, asked, call) => {}
-                    () = front.abort.cancelled() => {}
-                }
-                drop(connection);
-                drop(task);
-            })
-        });
-    response.map(|_| Body::Whole(None))
+pub(super) fn upgrade(connection: Arc<Connection>, handshake: Handshake, asked: Asked, call: Call) -> Reply {
+    let task = connection.front().tasks.token();
+    let (reply, on_upgrade) = handshake.accept();
+    tokio::spawn(async move {
+        // If it fails the client is gone already.
+        let Ok(upgraded) = on_upgrade.await else { return };
+        // In a box, because the task that waits for the upgrade would else be as big as all that can come after it.
+        Box::pin(async {
+            tokio::select! {
+                () = serve(upgraded, &connection, asked, call) => {}
+                () = connection.front().abort.cancelled() => {}
+            }
+        })
+        .await;
+        drop(connection);
+        drop(task);
+    });
+    reply
 }
 
-async fn serve(socket: WebSocket, connection: &Connection, asked: Asked, mut call: Call) {
+async fn serve(upgraded: Upgraded, connection: &Connection, asked: Asked, mut call: Call) {
     let front = connection.front();
-    let mut socket = Socket::new(socket);
+    let message_bytes_max = front.limits.text_bytes_max.saturating_mul(MESSAGE_TEXTS_MAX);
+    let mut socket = Socket::new(upgraded, message_bytes_max).await;
     let (timeout, is_watch) = (asked.timeout, asked.method == Some(Method::Watch));
     let end = {
         // In a box for the time it lasts: what is said in the end needs other memory.
@@ -254,8 +246,7 @@ async fn send_live(
 ) -> Result<Option<WatchOutput>, End> {
     let (mut gathered, mut next) = (0, Some(first));
     while let Some(output) = next.take_if(|output| !outputs::is_history(output)) {
-        // This does not wait: the socket's buffer takes what it is given until it is flushed.
-        gathered += feed(socket, &output).await?;
+        gathered += feed(socket, &output);
         outputs::observe(&front.metrics, &output);
         next = if gathered < GATHERED_BYTES { session.try_next() } else { None };
     }
@@ -279,7 +270,7 @@ async fn send_history(
     let mut socket = socket.clone();
     let sent = front.aside.run(async move {
         for output in outputs {
-            feed(&mut socket, &output).await?;
+            feed(&mut socket, &output);
         }
         socket.flush().await.map_err(|_| End::Gone)
     });
@@ -287,13 +278,12 @@ async fn send_history(
     Ok(next)
 }
 
-/// Gives a response to the socket's buffer; how long it is, in bytes.
-async fn feed(socket: &mut Socket, output: &WatchOutput) -> Result<usize, End> {
+/// Gives a response to the socket, for the next flush; how long it is, in bytes.
+fn feed(socket: &mut Socket, output: &WatchOutput) -> usize {
     let message = outputs::watch_message(output);
     let bytes = message.len();
-    let text = Utf8Bytes::try_from(message).map_err(|_| End::Gone)?;
-    socket.feed(Message::Text(text)).await.map_err(|_| End::Gone)?;
-    Ok(bytes)
+    socket.feed(message);
+    bytes
 }
 
 /// Hands some of a message's requests to the session, none while too many answers wait.
@@ -427,8 +417,7 @@ async fn until_gone(socket: &mut Socket, front: &Front, pulse: &mut Pulse) -> En
 
 /// Writes a text message.
 async fn send(socket: &mut Socket, text: bytes::Bytes) -> Result<(), End> {
-    let text = Utf8Bytes::try_from(text).map_err(|_| End::Gone)?;
-    socket.send(Message::Text(text)).await.map_err(|_| End::Gone)
+    socket.send_text(text).await.map_err(|_| End::Gone)
 }
 
 /// Sends a close frame and waits, for a moment, until the client has seen it.
@@ -437,7 +426,7 @@ async fn close(socket: &mut Socket, code: u16, reason: &str) {
     while reason.len() > CLOSE_REASON_BYTES_MAX {
         reason.pop();
     }
-    let farewell = socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() })));
+    let farewell = socket.send_control(Message::Close(Some(CloseFrame { code: code.into(), reason: reason.into() })));
     if let Ok(Ok(())) = tokio::time::timeout(CLOSE_WAIT_MAX, farewell).await {
         part(socket).await;
     }
@@ -473,16 +462,16 @@ impl Pulse {
         if self.heard_at.elapsed() >= self.silence_max {
             return Err(End::Silent);
         }
-        socket.send(Message::Ping(bytes::Bytes::new())).await.map_err(|_| End::Gone)
+        socket.send_control(Message::Ping(bytes::Bytes::new())).await.map_err(|_| End::Gone)
     }
 
     /// The text of what came; empty for a pong or the like.
-    fn heard(&mut self, message: Option<Result<Message, axum::Error>>) -> Result<Vec<u8>, End> {
+    fn heard(&mut self, message: Option<Result<Message, tungstenite::Error>>) -> Result<Vec<u8>, End> {
         self.heard_at = Instant::now();
         match message {
             Some(Ok(Message::Text(text))) => Ok(text.as_bytes().to_vec()),
             Some(Ok(Message::Binary(bytes))) => Ok(bytes.to_vec()),
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(Vec::new()),
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Ok(Vec::new()),
             Some(Ok(Message::Close(_))) => Err(End::Closed),
             None => Err(End::Gone),
             Some(Err(error)) => Err(End::Broken(error.to_string())),

@@ -47,7 +47,7 @@ pub(super) const ASYNC_FLOOR_MIN: u32 = 6;
 /// A library and the places, relative to `src`, where its name may stand. A place ending in `/` is a whole room.
 pub(super) const LIBRARIES: [(&str, &[&str]); 7] = [
     ("openraft", &["consensus/"]),
-    ("axum", &["http/"]),
+    ("tokio_tungstenite", &["http/"]),
     ("memmap2", &["bolt/map.rs"]),
     ("prost", &["proto/"]),
     ("prost_reflect", &["proto/", "http/"]),
