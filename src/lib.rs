@@ -16,7 +16,7 @@
 //! | 3 | [`mvcc`] | revisions of keys: key index, history, reads at a revision, write transactions, compaction |
 //! | 2 | [`wal`], [`bolt`] | the log; the single-file copy-on-write B+tree in bbolt's format |
 //! | 1 | [`disk`] | every file operation of the engine behind one seam |
-//! | 0 | [`proto`], [`config`], [`error`], [`clock`], [`metrics`] | types of the interface, settings, the one table of errors, time, every metric |
+//! | 0 | [`proto`], [`config`], [`error`], [`clock`], [`background`], [`metrics`] | types of the interface, settings, the one table of errors, time, threads whose work can wait, every metric |
 //!
 //! Floors 0 to 5 are plain functions over plain data, with threads of their own where they wait for a disk; nothing
 //! below floor 6 is `async`.
@@ -41,10 +41,12 @@
 //!
 //! `apply` hands over a change set and goes on → `watch` finds the watchers (exact keys by map, ranges by interval index),
 //! makes each event once, and queues it within each stream's budget → socket. Who cannot keep up becomes a cursor and reads
-//! history, from the ring or from the file, until it has caught up.
+//! history, from the ring or from the file, until it has caught up. History is read, encoded and written by threads of
+//! lower priority: who follows live does not wait behind who replays.
 
 pub mod apply;
 pub mod auth;
+pub mod background;
 pub mod bolt;
 pub mod cli;
 pub mod clock;

@@ -66,6 +66,7 @@ fn measure(options: &Options, target: &Target, rate: Option<f64>) -> Figures {
             measured: Some((Arc::clone(&puts), Arc::clone(&first_measured))),
             permits: rate.is_none().then(|| Arc::clone(&permits)),
             reading,
+            in_background: false,
         },
     );
     let pace = rate.map_or(Pace::Permits(permits), Pace::Rate);

@@ -41,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) permits: Option<Arc<Semaphore>>,
     /// Nobody reads before this.
     pub(crate) reading: CancellationToken,
+    /// Their thread has a lower priority, so that they are not what delays others that are measured beside them.
+    pub(crate) in_background: bool,
 }
 
 /// What the watchers have come to.
@@ -66,7 +68,12 @@ impl Fleet {
         let (tally, stop) = (Arc::new(Tally::default()), CancellationToken::new());
         let thread = {
             let (plan, tally, stop) = (plan.clone(), Arc::clone(&tally), stop.clone());
-            thread::spawn(move || run(address, &plan, &tally, &stop))
+            thread::spawn(move || {
+                if plan.in_background {
+                    revgate::background::lower_priority();
+                }
+                run(address, &plan, &tally, &stop)
+            })
         };
         let fleet = Fleet { thread, tally, stop, watchers: plan.watchers };
         fleet.wait(|fleet| fleet.tally.created.load(Ordering::SeqCst) == fleet.watchers, Duration::from_secs(300));

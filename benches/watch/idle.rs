@@ -28,6 +28,7 @@ pub(crate) fn run(options: &Options, targets: &[Target]) {
             measured: None,
             permits: None,
             reading: CancellationToken::new(),
+            in_background: false,
         };
         Fleet::launch(server.address, &plan).stop();
         let (before, sockets_before) = (server.memory_bytes(), socket_bytes());

@@ -18,6 +18,8 @@ How:
   --window N          puts on their way in the closed loop of --fan-out (1)
   --fan-out-rate N    puts a second in the second half of --fan-out (0: nine tenths of what the slowest server held)
   --rate N            puts a second for --stalled (2000)
+  --rounds N          how often --stalled is measured without and with watchers, in turn; medians are told (3)
+  --replay-limit N    seconds for all replays, and for all who did not read to catch up (300)
   --live-rate N       puts a second for the live watcher beside --replays (100)
   --revisions N       revisions that are replayed (100000)
   --connections N     connections that put, for all but the closed loop (16)
@@ -38,6 +40,8 @@ pub(crate) struct Options {
     pub(crate) window: usize,
     pub(crate) fan_out_rate: f64,
     pub(crate) rate: f64,
+    pub(crate) rounds: usize,
+    pub(crate) replay_limit: Duration,
     pub(crate) live_rate: f64,
     pub(crate) revisions: usize,
     pub(crate) connections: usize,
@@ -59,6 +63,8 @@ impl Options {
             window: 1,
             fan_out_rate: 0.0,
             rate: 2000.0,
+            rounds: 3,
+            replay_limit: Duration::from_secs(300),
             live_rate: 100.0,
             revisions: 100_000,
             connections: 16,
@@ -95,6 +101,8 @@ impl Options {
             "--window" => self.window = number()?.max(1),
             "--fan-out-rate" => self.fan_out_rate = number()? as f64,
             "--rate" => self.rate = number()?.max(1) as f64,
+            "--rounds" => self.rounds = number()?.max(1),
+            "--replay-limit" => self.replay_limit = Duration::from_secs(number()?.max(1) as u64),
             "--live-rate" => self.live_rate = number()?.max(1) as f64,
             "--revisions" => self.revisions = number()?.max(1),
             "--connections" => self.connections = number()?.max(1),

@@ -1,4 +1,8 @@
 //! One live watcher, alone and beside many that replay history from its first revision.
+//!
+//! Client and server share the processors. What is measured is how the server lets a live event through, so those that
+//! replay are read from by a thread of lower priority, for every server alike: else the live watcher's own thread would
+//! wait behind theirs.
 
 use std::{
     sync::{Arc, atomic::AtomicUsize},
@@ -23,14 +27,13 @@ const VALUE_BYTES: usize = 192;
 /// Connections that write the history.
 const FILL_CONNECTIONS: usize = 64;
 const FILL_MAX: Duration = Duration::from_secs(3600);
-/// Longest time for all replays.
-const REPLAY_MAX: Duration = Duration::from_secs(600);
 const ARRIVAL_MAX: Duration = Duration::from_secs(60);
 
 struct Figures {
     alone: Vec<u32>,
     beside: Vec<u32>,
     replay: Duration,
+    events: u64,
     missing: u64,
     disorder: u64,
 }
@@ -55,10 +58,13 @@ pub(crate) fn run(options: &Options, targets: &[Target]) {
             beside,
             beside / alone,
             figures.replay.as_secs_f64(),
-            (options.replays * options.revisions) as f64 / figures.replay.as_secs_f64(),
+            figures.events as f64 / figures.replay.as_secs_f64(),
             figures.missing,
             figures.disorder
         );
+        if figures.missing > 0 {
+            println!("           stopped after {} s", options.replay_limit.as_secs());
+        }
     }
 }
 
@@ -68,8 +74,8 @@ fn measure(options: &Options, target: &Target) -> Figures {
     let history = Puts::new(HISTORY_PREFIX, options.revisions, value_bytes);
     puts::start(server.address, &history, Pace::Free, FILL_CONNECTIONS, FILL_MAX).join().unwrap();
 
-    let (alone, _) = live(options, &server, || thread::sleep(options.duration));
-    let (mut replay, mut missing, mut disorder) = (Duration::ZERO, 0, 0);
+    let (mut alone, _) = live(options, &server, || thread::sleep(options.duration));
+    let (mut replay, mut events, mut missing, mut disorder) = (Duration::ZERO, 0, 0, 0);
     let (beside, _) = live(options, &server, || {
         let reading = CancellationToken::new();
         reading.cancel();
@@ -80,22 +86,27 @@ fn measure(options: &Options, target: &Target) -> Figures {
             measured: None,
             permits: None,
             reading,
+            in_background: true,
         };
         let begun = Instant::now();
         let fleet = Fleet::launch(server.address, &plan);
         let all = (options.replays * options.revisions) as u64;
-        fleet.wait_events(all, REPLAY_MAX);
+        fleet.wait_events(all, options.replay_limit);
         replay = begun.elapsed();
-        missing = all.saturating_sub(fleet.events());
+        events = fleet.events();
+        missing = all.saturating_sub(events);
         disorder = fleet.stop().1;
     });
+    // Before and after, as a shared machine does not stay the same.
+    alone.extend(live(options, &server, || thread::sleep(options.duration)).0);
+    alone.sort_unstable();
     server.stop();
-    Figures { alone, beside, replay, missing, disorder }
+    Figures { alone, beside, replay, events, missing, disorder }
 }
 
 /// Latencies of a live watcher while something else goes on.
 fn live(options: &Options, server: &Running, meanwhile: impl FnOnce()) -> (Vec<u32>, u64) {
-    let limit = REPLAY_MAX + options.duration;
+    let limit = options.replay_limit + options.duration;
     let puts = Puts::new(LIVE_PREFIX, (options.live_rate * limit.as_secs_f64()) as usize, VALUE_BYTES);
     let reading = CancellationToken::new();
     reading.cancel();
@@ -108,6 +119,7 @@ fn live(options: &Options, server: &Running, meanwhile: impl FnOnce()) -> (Vec<u
             measured: Some((Arc::clone(&puts), Arc::new(AtomicUsize::new(0)))),
             permits: None,
             reading,
+            in_background: false,
         },
     );
     let putting = puts::start(server.address, &puts, Pace::Rate(options.live_rate), options.connections, limit);

@@ -1,4 +1,7 @@
 //! Puts beside watchers that do not read, and whether those get everything once they do.
+//!
+//! A disk is not the same from minute to minute: rounds without and with watchers, and of the servers, take turns, and what
+//! is told is the median of the rounds.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +17,6 @@ use super::{
 
 const PREFIX: &str = "bench/";
 const VALUE_BYTES: usize = 1023;
-/// Longest time for the watchers to read everything.
-const CATCH_UP_MAX: Duration = Duration::from_secs(600);
 
 struct Figures {
     p50_millis: f64,
@@ -34,28 +35,46 @@ pub(crate) fn run(options: &Options, targets: &[Target]) {
         options.rate
     );
     println!("                      puts   p50 ms   p99 ms  anonymous MiB more  caught up in s   missing  disorder");
-    for target in targets {
-        let rounds = [0, watchers].map(|watchers| measure(options, target, watchers));
-        for (watchers, figures) in [0, watchers].iter().zip(&rounds) {
-            println!(
-                "  {:<8} {watchers:>5} {:>8} {:>8.2} {:>8.2} {:>19.1} {:>15.1} {:>9} {:>9}",
-                target.name,
-                figures.puts,
-                figures.p50_millis,
-                figures.p99_millis,
-                figures.growth_mib,
-                figures.caught_up.as_secs_f64(),
-                figures.missing,
-                figures.disorder
-            );
+    let mut rounds: Vec<Vec<[Figures; 2]>> = targets.iter().map(|_| Vec::new()).collect();
+    for _ in 0..options.rounds {
+        for (target, rounds) in targets.iter().zip(&mut rounds) {
+            let round = [0, watchers].map(|watchers| {
+                let figures = measure(options, target, watchers);
+                print_line(target, watchers, &figures);
+                figures
+            });
+            rounds.push(round);
         }
+    }
+    for (target, rounds) in targets.iter().zip(&rounds) {
+        let median = |figure: fn(&[Figures; 2]) -> f64| {
+            let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
+            figures.sort_by(f64::total_cmp);
+            figures[figures.len() / 2]
+        };
         println!(
-            "  {:<8} with them p99 is {:.3} times as long, and memory grows by {:.1} MiB more",
+            "  {:<8} p99: {:.2} ms without, {:.2} ms with; with them {:.3} times as long, and memory grows by {:.1} MiB more",
             target.name,
-            rounds[1].p99_millis / rounds[0].p99_millis,
-            rounds[1].growth_mib - rounds[0].growth_mib
+            median(|[without, _]| without.p99_millis),
+            median(|[_, with]| with.p99_millis),
+            median(|[without, with]| with.p99_millis / without.p99_millis),
+            median(|[without, with]| with.growth_mib - without.growth_mib)
         );
     }
+}
+
+fn print_line(target: &Target, watchers: usize, figures: &Figures) {
+    println!(
+        "  {:<8} {watchers:>5} {:>8} {:>8.2} {:>8.2} {:>19.1} {:>15.1} {:>9} {:>9}",
+        target.name,
+        figures.puts,
+        figures.p50_millis,
+        figures.p99_millis,
+        figures.growth_mib,
+        figures.caught_up.as_secs_f64(),
+        figures.missing,
+        figures.disorder
+    );
 }
 
 fn measure(options: &Options, target: &Target, watchers: usize) -> Figures {
@@ -63,8 +82,15 @@ fn measure(options: &Options, target: &Target, watchers: usize) -> Figures {
     let puts_max = (options.rate * options.duration.as_secs_f64()) as usize + options.connections;
     let puts = Puts::new(PREFIX, puts_max, options.value_bytes.unwrap_or(VALUE_BYTES));
     let reading = CancellationToken::new();
-    let plan =
-        Plan { watchers, prefix: PREFIX, start_revision: 0, measured: None, permits: None, reading: reading.clone() };
+    let plan = Plan {
+        watchers,
+        prefix: PREFIX,
+        start_revision: 0,
+        measured: None,
+        permits: None,
+        reading: reading.clone(),
+        in_background: false,
+    };
     let fleet = Fleet::launch(server.address, &plan);
     let before = server.memory_bytes().1;
     let putting = puts::start(server.address, &puts, Pace::Rate(options.rate), options.connections, options.duration);
@@ -73,7 +99,7 @@ fn measure(options: &Options, target: &Target, watchers: usize) -> Figures {
     let read_from = Instant::now();
     reading.cancel();
     let all = (latencies.len() * watchers) as u64;
-    fleet.wait_events(all, CATCH_UP_MAX);
+    fleet.wait_events(all, options.replay_limit);
     let caught_up = read_from.elapsed();
     let missing = all.saturating_sub(fleet.events());
     let (_, disorder) = fleet.stop();

@@ -4,13 +4,12 @@
 
 use std::{
     future::Future,
+    io,
     net::SocketAddr,
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
-use axum::extract::{FromRequestParts as _, ws::WebSocketUpgrade};
 use bytes::Bytes;
 use hyper::{
     Method as HttpMethod, Request, Response, StatusCode, Version,
@@ -26,8 +25,10 @@ use tokio_util::{
 use super::{
     Serves,
     access::Access,
-    caller,
+    aside::Aside,
+    caller::{self, TOKEN_PROTOCOL},
     encoding::Encoding,
+    handshake::Handshake,
     limits::{Limits, client_timeout},
     meter::{Arrival, Call, Meter, OpenStreams},
     path::{self, Place},
@@ -43,6 +44,7 @@ use super::{
     values::Values,
 };
 use crate::{
+    background,
     config::Transport,
     error::ApiError,
     metrics::{Metrics, Stage},
@@ -67,8 +69,8 @@ pub(super) struct Front {
     pub(super) calls: TaskTracker,
     /// Watches end with what is in the store.
     pub(super) watches_end: CancellationToken,
-    /// Turns of those that are sent history, so that they never keep the processors from those that follow live.
-    pub(super) history_turns: Arc<Semaphore>,
+    /// Where those are served that are sent history, so that they never keep the processors from those that follow live.
+    pub(super) aside: Aside,
     /// Turns of those that make pieces of long lists, for the same reason.
     pub(super) list_turns: Arc<Semaphore>,
     /// How often clients are pinged, and how long they may be silent.
@@ -94,16 +96,16 @@ impl Front {
         request_bytes_max: usize,
         transport: &Transport,
         observer: Observer,
-    ) -> Front {
-        Front {
+    ) -> io::Result<Front> {
+        Ok(Front {
             observer,
             access: Access::new(transport),
             limits: Limits::new(request_bytes_max),
             going_down: CancellationToken::new(),
             calls: TaskTracker::new(),
             watches_end: CancellationToken::new(),
-            history_turns: Arc::new(Semaphore::new(history_turns())),
-            list_turns: Arc::new(Semaphore::new(history_turns())),
+            aside: Aside::start()?,
+            list_turns: Arc::new(Semaphore::new(background::threads_max())),
             ping_interval: transport.ping_interval,
             stall_timeout: transport.stall_timeout,
             abort: CancellationToken::new(),
@@ -115,7 +117,7 @@ impl Front {
             line_streams: OpenStreams::new("ndjson", &metrics),
             services,
             metrics,
-        }
+        })
     }
 
     /// Lets a call begin that may write. Until what is returned is dropped, no watch ends that is to tell of it.
@@ -135,11 +137,6 @@ impl Front {
         let known = side::TEMPLATES.iter().zip(&self.side_meters).find(|(path, _)| **path == template);
         known.map_or(&self.other_meter, |(_, meter)| meter)
     }
-}
-
-/// Half of the processors, at least one.
-fn history_turns() -> usize {
-    (thread::available_parallelism().map_or(1, usize::from) / 2).max(1)
 }
 
 /// What stands between a connection and who would listen in.
@@ -256,7 +253,7 @@ async fn endpoint(connection: &Arc<Connection>, arrival: Arrival, request: Reque
     let found = front.router.find(&path);
     let (method, meter) = found.map_or((None, &front.other_meter), |(method, meter)| (Some(method), meter));
     if wants_socket(&request) {
-        return upgrade(connection, method, meter.start(arrival), request).await;
+        return upgrade(connection, method, meter.start(arrival), request);
     }
     let refusal = match method {
         Some(method) if request.method() == HttpMethod::POST => {
@@ -441,21 +438,15 @@ fn wants_socket(request: &Request<Incoming>) -> bool {
         || request.headers().get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-async fn upgrade(
-    connection: &Arc<Connection>,
-    method: Option<Method>,
-    mut call: Call,
-    request: Request<Incoming>,
-) -> Reply {
+fn upgrade(connection: &Arc<Connection>, method: Option<Method>, mut call: Call, request: Request<Incoming>) -> Reply {
     let (mut parts, _) = request.into_parts();
-    let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
-    let upgrade = upgrade.map_err(|rejection| ApiError::Malformed(rejection.to_string()));
-    match upgrade.and_then(|upgrade| Ok((upgrade, wishes(connection.front(), &parts.headers)?))) {
-        Ok((upgrade, Wishes { timeout, requires_leader })) => {
+    let handshake = Handshake::of(&mut parts, TOKEN_PROTOCOL);
+    match handshake.and_then(|handshake| Ok((handshake, wishes(connection.front(), &parts.headers)?))) {
+        Ok((handshake, Wishes { timeout, requires_leader })) => {
             call.answered(StatusCode::SWITCHING_PROTOCOLS);
             let caller = caller::of_socket(&parts.headers, connection.certificate_name());
             let asked = Asked { method, caller, timeout, requires_leader };
-            socket::upgrade(Arc::clone(connection), upgrade, asked, call)
+            socket::upgrade(Arc::clone(connection), handshake, asked, call)
         }
         Err(error) => {
             call.ends(Some(&error));

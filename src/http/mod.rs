@@ -8,15 +8,18 @@
 
 mod accept;
 mod access;
+mod aside;
 mod caller;
 mod client_tls;
 mod debug;
 mod disconnect;
 mod encoding;
+mod frames;
 mod front;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzz;
+mod handshake;
 mod json;
 mod limits;
 mod meter;
@@ -133,7 +136,7 @@ impl HttpServer {
             bound.push(Listener { socket: tokio::net::TcpListener::from_std(socket)?, tls, serves });
         }
         let observer = Observer::new(&options.request_log);
-        let front = Front::new(services, metrics, options.request_bytes_max, &options.transport, observer);
+        let front = Front::new(services, metrics, options.request_bytes_max, &options.transport, observer)?;
         let front = Arc::new(front);
         let of_clients = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
         let of_metrics = Arc::new(Semaphore::new(METRICS_CONNECTIONS_MAX));

@@ -50,6 +50,16 @@ pub(super) fn is_history(output: &WatchOutput) -> bool {
     matches!(output, WatchOutput::Events { applied_at: None, .. })
 }
 
+/// Keys and values in a response, in bytes, as they are stored. It is longer than that.
+pub(super) fn content_bytes(output: &WatchOutput) -> usize {
+    match output {
+        WatchOutput::Control(_) => 0,
+        WatchOutput::Events { events, .. } => {
+            events.iter().map(|event| event.record.kv.key.len() + event.record.kv.value.len()).sum()
+        }
+    }
+}
+
 /// Notes how long it took until a response was handed to its connection.
 pub(super) fn observe(metrics: &Metrics, output: &WatchOutput) {
     if let WatchOutput::Events { applied_at: Some(applied_at), .. } = output {

@@ -4,29 +4,24 @@
 //! why, a member that goes down says so, and clients that are gone are found out by pings. Responses are made only when the
 //! socket takes them, so a slow client holds up nothing but its own session.
 
-use std::{
-    future::poll_fn,
-    pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
 
-use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
-use futures_util::{Sink, SinkExt as _, StreamExt as _};
+use futures_util::StreamExt as _;
+use hyper::upgrade::Upgraded;
 use prometheus::IntCounter;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
-use tokio_util::sync::PollSemaphore;
+use tokio_tungstenite::tungstenite::{self, Message, error::ProtocolError, protocol::CloseFrame};
 
 use super::{
-    caller::TOKEN_PROTOCOL,
     disconnect::Disconnect,
+    frames::Socket,
     front::{Connection, Front},
+    handshake::Handshake,
     json::{read, split::Splitter},
     meter::Call,
     outputs,
     range::RangeBody,
-    reply::{self, Body, Reply},
+    reply::{self, Reply},
     routes::Method,
     server_stream,
     stream::REQUESTS_AT_ONCE_MAX,
@@ -37,10 +32,6 @@ use crate::{
     service::{Caller, WatchOutput, WatchSession},
 };
 
-/// A socket's read buffer, which is there as long as the socket; tungstenite's own default is 128 KiB.
-const READ_BUFFER_BYTES: usize = 512;
-/// Nothing is written before it is flushed: when that is done is decided here.
-const WRITE_BUFFER_BYTES: usize = usize::MAX / 2;
 /// Largest message, in largest requests. Over one request it is refused with a reason, over this the transport gives up.
 const MESSAGE_TEXTS_MAX: usize = 2;
 /// Responses are gathered until they reach this size, then written.
@@ -81,34 +72,30 @@ enum End {
 }
 
 /// Answers an upgrade request and serves the socket on a task of its own.
-pub(super) fn upgrade(connection: Arc<Connection>, upgrade: WebSocketUpgrade, asked: Asked, call: Call) -> Reply {
-    let front = connection.front();
-    let task = front.tasks.token();
-    let text_bytes_max = front.limits.text_bytes_max;
-    // No limit on what waits to be written: a response is written whole before the next is made.
-    let response = upgrade
-        .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(WRITE_BUFFER_BYTES)
-        .max_message_size(text_bytes_max.saturating_mul(MESSAGE_TEXTS_MAX))
-        .max_frame_size(text_bytes_max.saturating_mul(MESSAGE_TEXTS_MAX))
-        .protocols([TOKEN_PROTOCOL])
-        .on_upgrade(move |socket| {
-            // In a box, because the task that waits for the upgrade would else be as big as all that can come after it.
-            Box::pin(async move {
-                let front = connection.front();
-                tokio::select! {
-                    () = serve(socket, &connection, asked, call) => {}
-                    () = front.abort.cancelled() => {}
-                }
-                drop(connection);
-                drop(task);
-            })
-        });
-    response.map(|_| Body::empty())
+pub(super) fn upgrade(connection: Arc<Connection>, handshake: Handshake, asked: Asked, call: Call) -> Reply {
+    let task = connection.front().tasks.token();
+    let (reply, on_upgrade) = handshake.accept();
+    tokio::spawn(async move {
+        // If it fails the client is gone already.
+        let Ok(upgraded) = on_upgrade.await else { return };
+        // In a box, because the task that waits for the upgrade would else be as big as all that can come after it.
+        Box::pin(async {
+            tokio::select! {
+                () = serve(upgraded, &connection, asked, call) => {}
+                () = connection.front().abort.cancelled() => {}
+            }
+        })
+        .await;
+        drop(connection);
+        drop(task);
+    });
+    reply
 }
 
-async fn serve(mut socket: WebSocket, connection: &Connection, asked: Asked, mut call: Call) {
+async fn serve(upgraded: Upgraded, connection: &Connection, asked: Asked, mut call: Call) {
     let front = connection.front();
+    let message_bytes_max = front.limits.text_bytes_max.saturating_mul(MESSAGE_TEXTS_MAX);
+    let mut socket = Socket::new(upgraded, message_bytes_max, front.metrics.client_sent_bytes.clone()).await;
     let _open = front.sockets.open();
     let (timeout, is_watch) = (asked.timeout, asked.method == Some(Method::Watch));
     let end = {
@@ -125,7 +112,7 @@ async fn serve(mut socket: WebSocket, connection: &Connection, asked: Asked, mut
     if is_watch {
         end.disconnect(connection).count(&front.metrics);
     }
-    Box::pin(say_farewell(&mut socket, front, end, &mut call)).await;
+    Box::pin(say_farewell(&mut socket, end, &mut call)).await;
 }
 
 impl End {
@@ -142,7 +129,7 @@ impl End {
     }
 }
 
-async fn say_farewell(socket: &mut WebSocket, front: &Front, end: End, call: &mut Call) {
+async fn say_farewell(socket: &mut Socket, end: End, call: &mut Call) {
     let (code, reason) = match end {
         End::Gone | End::Silent => return,
         End::Closed => return part(socket).await,
@@ -153,7 +140,7 @@ async fn say_farewell(socket: &mut WebSocket, front: &Front, end: End, call: &mu
             call.ends(Some(&error));
             let mut last = Vec::new();
             reply::write_stream_error(&mut last, &error);
-            let sent = tokio::time::timeout(CLOSE_WAIT_MAX, send(socket, front, last.into()));
+            let sent = tokio::time::timeout(CLOSE_WAIT_MAX, send(socket, last.into()));
             if !matches!(sent.await, Ok(Ok(()))) {
                 return;
             }
@@ -173,7 +160,7 @@ async fn say_farewell(socket: &mut WebSocket, front: &Front, end: End, call: &mu
 }
 
 /// Serves what was asked for until it ends.
-async fn converse(socket: &mut WebSocket, connection: &Connection, asked: Asked, route: &'static str) -> End {
+async fn converse(socket: &mut Socket, connection: &Connection, asked: Asked, route: &'static str) -> End {
     let front = connection.front();
     let Asked { method, caller, requires_leader, .. } = asked;
     match method {
@@ -186,17 +173,16 @@ async fn converse(socket: &mut WebSocket, connection: &Connection, asked: Asked,
         Some(method) => Box::pin(once(socket, front, (method, route), &caller)).await,
         None => {
             let body = reply::error_body(&ApiError::NoSuchPath);
-            send(socket, front, body.into()).await.err().unwrap_or(End::Finished)
+            send(socket, body.into()).await.err().unwrap_or(End::Finished)
         }
     }
 }
 
 /// A watch session: requests, responses and pings side by side.
-async fn watch(socket: &mut WebSocket, front: &Front, mut session: WatchSession) -> End {
+async fn watch(socket: &mut Socket, front: &Front, mut session: WatchSession) -> End {
     let mut pulse = Pulse::new(front);
     let mut watches_end = pin!(front.watches_end.cancelled());
     let mut finishing = false;
-    let mut history_turns = PollSemaphore::new(Arc::clone(&front.history_turns));
     // What is left of the last message. A message can hold a hundred thousand requests, and each is answered.
     let mut requests: Option<Splitter> = None;
     loop {
@@ -219,7 +205,7 @@ async fn watch(socket: &mut WebSocket, front: &Front, mut session: WatchSession)
             () = tokio::task::yield_now(), if requests.is_some() => Ok(()),
             output = poll_fn(|context| session.poll_next(context)) => match output {
                 None => Err(session.failure().map_or(End::GoingDown, End::Refused)),
-                Some(output) => respond(socket, front, &mut session, output, &mut history_turns).await,
+                Some(output) => respond(socket, front, &mut session, output).await,
             },
             () = pulse.due() => pulse.ping(socket).await,
             () = &mut watches_end, if !finishing => {
@@ -235,53 +221,71 @@ async fn watch(socket: &mut WebSocket, front: &Front, mut session: WatchSession)
     }
 }
 
-/// Sends a response, and with it what else is ready, up to a limit. History goes out in turns.
+/// Sends a response, and with it what else is ready, up to a limit. History goes out aside.
 async fn respond(
-    socket: &mut WebSocket,
+    socket: &mut Socket,
     front: &Front,
     session: &mut WatchSession,
     output: WatchOutput,
-    history_turns: &mut PollSemaphore,
 ) -> Result<(), End> {
-    let mut turns = outputs::is_history(&output).then_some(history_turns);
-    let (mut gathered, mut next) = (0, Some(output));
+    let mut next = Some(output);
     while let Some(output) = next {
-        // Nothing below waits: the socket's buffer takes what it is given until it is flushed.
-        let _turn = match &mut turns {
-            Some(turns) => poll_fn(|context| turns.poll_acquire(context)).await,
-            None => None,
+        next = if outputs::is_history(&output) {
+            send_history(socket, front, session, output).await?
+        } else {
+            send_live(socket, front, session, output).await?
         };
-        let message = outputs::watch_message(&output);
-        gathered += message.len();
-        front.metrics.client_sent_bytes.inc_by(message.len() as u64);
-        let text = Utf8Bytes::try_from(message).map_err(|_| End::Gone)?;
-        socket.feed(Message::Text(text)).await.map_err(|_| End::Gone)?;
+    }
+    Ok(())
+}
+
+/// Sends what is no history. Returns what was next and is some, if it was.
+async fn send_live(
+    socket: &mut Socket,
+    front: &Front,
+    session: &mut WatchSession,
+    first: WatchOutput,
+) -> Result<Option<WatchOutput>, End> {
+    let (mut gathered, mut next) = (0, Some(first));
+    while let Some(output) = next.take_if(|output| !outputs::is_history(output)) {
+        gathered += feed(socket, &output);
         outputs::observe(&front.metrics, &output);
         next = if gathered < GATHERED_BYTES { session.try_next() } else { None };
     }
-    match turns {
-        Some(turns) => {
-            in_turns(turns, |context| Pin::new(&mut *socket).poll_flush(context)).await?;
-            // Others wait for their turn.
-            tokio::task::yield_now().await;
-            Ok(())
-        }
-        None => socket.flush().await.map_err(|_| End::Gone),
-    }
+    socket.flush().await.map_err(|_| End::Gone)?;
+    Ok(next)
 }
 
-/// Writes only while it is this task's turn. Waiting for the socket is no part of a turn: a client that does not read
-/// keeps nobody else from his.
-async fn in_turns(
-    turns: &mut PollSemaphore,
-    mut write: impl FnMut(&mut Context<'_>) -> Poll<Result<(), axum::Error>>,
-) -> Result<(), End> {
-    poll_fn(|context| {
-        let _turn = ready!(turns.poll_acquire(context));
-        write(context)
-    })
-    .await
-    .map_err(|_| End::Gone)
+/// Has history encoded and sent aside, and waits until it is. Returns what was next and is none, if it was.
+async fn send_history(
+    socket: &Socket,
+    front: &Front,
+    session: &mut WatchSession,
+    first: WatchOutput,
+) -> Result<Option<WatchOutput>, End> {
+    let (mut gathered, mut outputs, mut next) = (0, Vec::new(), Some(first));
+    while let Some(output) = next.take_if(|output| outputs::is_history(output)) {
+        gathered += outputs::content_bytes(&output);
+        outputs.push(output);
+        next = if gathered < GATHERED_BYTES { session.try_next() } else { None };
+    }
+    let mut socket = socket.clone();
+    let sent = front.aside.run(async move {
+        for output in outputs {
+            feed(&mut socket, &output);
+        }
+        socket.flush().await.map_err(|_| End::Gone)
+    });
+    sent.await.unwrap_or(Err(End::Gone))?;
+    Ok(next)
+}
+
+/// Gives a response to the socket, for the next flush; how long it is, in bytes.
+fn feed(socket: &mut Socket, output: &WatchOutput) -> usize {
+    let message = outputs::watch_message(output);
+    let bytes = message.len();
+    socket.feed(message);
+    bytes
 }
 
 /// Hands some of a message's requests to the session, none while too many answers wait.
@@ -300,7 +304,7 @@ fn hand_over(requests: &mut Option<Splitter>, session: &mut WatchSession) -> Res
 }
 
 /// Lease renewals: one response for each value.
-async fn keep_alive(socket: &mut WebSocket, front: &Front, caller: &Caller) -> End {
+async fn keep_alive(socket: &mut Socket, front: &Front, caller: &Caller) -> End {
     let mut pulse = Pulse::new(front);
     loop {
         let outcome = tokio::select! {
@@ -317,7 +321,7 @@ async fn keep_alive(socket: &mut WebSocket, front: &Front, caller: &Caller) -> E
     }
 }
 
-async fn renew(socket: &mut WebSocket, front: &Front, caller: &Caller, text: &[u8]) -> Result<(), End> {
+async fn renew(socket: &mut Socket, front: &Front, caller: &Caller, text: &[u8]) -> Result<(), End> {
     let mut splitter = Splitter::new(front.limits.text_bytes_max);
     splitter.push(text);
     while let Some(value) = splitter.next_value(true).map_err(End::Refused)? {
@@ -325,13 +329,13 @@ async fn renew(socket: &mut WebSocket, front: &Front, caller: &Caller, text: &[u
         let response = front.services.lease.keep_alive(caller, request).await.map_err(End::Refused)?;
         let mut frame = Vec::new();
         outputs::keep_alive(&mut frame, &response);
-        send(socket, front, frame.into()).await?;
+        send(socket, frame.into()).await?;
     }
     Ok(())
 }
 
 /// A call that is answered with a stream: one message in, many out.
-async fn messages(socket: &mut WebSocket, front: &Front, method: Method, caller: &Caller) -> End {
+async fn messages(socket: &mut Socket, front: &Front, method: Method, caller: &Caller) -> End {
     let mut pulse = Pulse::new(front);
     let text = match request(socket, front, &mut pulse).await {
         Ok(text) => text,
@@ -344,7 +348,7 @@ async fn messages(socket: &mut WebSocket, front: &Front, method: Method, caller:
     loop {
         let outcome = tokio::select! {
             message = messages.next() => match message {
-                Some(Ok(message)) => send(socket, front, message.into()).await,
+                Some(Ok(message)) => send(socket, message.into()).await,
                 Some(Err(error)) => Err(End::Refused(error)),
                 None => Err(End::Finished),
             },
@@ -357,7 +361,7 @@ async fn messages(socket: &mut WebSocket, front: &Front, method: Method, caller:
 }
 
 /// A unary call: one message in, one out.
-async fn once(socket: &mut WebSocket, front: &Front, (method, route): (Method, &'static str), caller: &Caller) -> End {
+async fn once(socket: &mut Socket, front: &Front, (method, route): (Method, &'static str), caller: &Caller) -> End {
     let mut pulse = Pulse::new(front);
     let text = match request(socket, front, &mut pulse).await {
         Ok(text) => text,
@@ -389,11 +393,11 @@ async fn once(socket: &mut WebSocket, front: &Front, (method, route): (Method, &
     record.ends(answer.as_ref().map(Vec::len));
     drop(record);
     let body = answer.unwrap_or_else(|error| reply::error_body(&error));
-    send(socket, front, body.into()).await.err().unwrap_or(End::Finished)
+    send(socket, body.into()).await.err().unwrap_or(End::Finished)
 }
 
 /// The first thing a client says.
-async fn request(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) -> Result<Vec<u8>, End> {
+async fn request(socket: &mut Socket, front: &Front, pulse: &mut Pulse) -> Result<Vec<u8>, End> {
     loop {
         let text = tokio::select! {
             message = socket.recv() => pulse.heard(message)?,
@@ -407,7 +411,7 @@ async fn request(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) -> Re
 }
 
 /// Resolves when a client that has said all it may is gone, or the member is going down.
-async fn until_gone(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) -> End {
+async fn until_gone(socket: &mut Socket, front: &Front, pulse: &mut Pulse) -> End {
     loop {
         let heard = tokio::select! {
             message = socket.recv() => pulse.heard(message).map(drop),
@@ -421,26 +425,24 @@ async fn until_gone(socket: &mut WebSocket, front: &Front, pulse: &mut Pulse) ->
 }
 
 /// Writes a text message.
-async fn send(socket: &mut WebSocket, front: &Front, text: bytes::Bytes) -> Result<(), End> {
-    front.metrics.client_sent_bytes.inc_by(text.len() as u64);
-    let text = Utf8Bytes::try_from(text).map_err(|_| End::Gone)?;
-    socket.send(Message::Text(text)).await.map_err(|_| End::Gone)
+async fn send(socket: &mut Socket, text: bytes::Bytes) -> Result<(), End> {
+    socket.send_text(text).await.map_err(|_| End::Gone)
 }
 
 /// Sends a close frame and waits, for a moment, until the client has seen it.
-async fn close(socket: &mut WebSocket, code: u16, reason: &str) {
+async fn close(socket: &mut Socket, code: u16, reason: &str) {
     let mut reason = reason.to_owned();
     while reason.len() > CLOSE_REASON_BYTES_MAX {
         reason.pop();
     }
-    let farewell = socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() })));
+    let farewell = socket.send_control(Message::Close(Some(CloseFrame { code: code.into(), reason: reason.into() })));
     if let Ok(Ok(())) = tokio::time::timeout(CLOSE_WAIT_MAX, farewell).await {
         part(socket).await;
     }
 }
 
 /// Reads until both close frames are exchanged; the transport answers the client's own while it is read from.
-async fn part(socket: &mut WebSocket) {
+async fn part(socket: &mut Socket) {
     let exchange = async { while let Some(Ok(_)) = socket.recv().await {} };
     // A client that does not answer in time is cut off: that is what the limit is for.
     let _ = tokio::time::timeout(CLOSE_WAIT_MAX, exchange).await;
@@ -467,25 +469,38 @@ impl Pulse {
         self.ticks.tick().await;
     }
 
-    async fn ping(&mut self, socket: &mut WebSocket) -> Result<(), End> {
+    async fn ping(&mut self, socket: &mut Socket) -> Result<(), End> {
         if self.heard_at.elapsed() >= self.silence_max {
             return Err(End::Silent);
         }
-        socket.send(Message::Ping(bytes::Bytes::new())).await.map_err(|_| End::Gone)
+        socket.send_control(Message::Ping(bytes::Bytes::new())).await.map_err(|_| End::Gone)
     }
 
     /// The text of what came; empty for a pong or the like.
-    fn heard(&mut self, message: Option<Result<Message, axum::Error>>) -> Result<Vec<u8>, End> {
+    fn heard(&mut self, message: Option<Result<Message, tungstenite::Error>>) -> Result<Vec<u8>, End> {
         self.heard_at = Instant::now();
         let text = match message {
             Some(Ok(Message::Text(text))) => Ok(text.as_bytes().to_vec()),
             Some(Ok(Message::Binary(bytes))) => Ok(bytes.to_vec()),
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(Vec::new()),
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Ok(Vec::new()),
             Some(Ok(Message::Close(_))) => Err(End::Closed),
             None => Err(End::Gone),
+            Some(Err(error)) if is_connections(&error) => Err(End::Gone),
             Some(Err(error)) => Err(End::Broken(error.to_string())),
         };
         self.received.inc_by(text.as_ref().map_or(0, |text| text.len() as u64));
         text
     }
+}
+
+/// Whether it is the connection that failed, and no rule of WebSocket's that the client broke: most clients go like that.
+fn is_connections(error: &tungstenite::Error) -> bool {
+    use tungstenite::Error;
+    matches!(
+        error,
+        Error::Io(_)
+            | Error::ConnectionClosed
+            | Error::AlreadyClosed
+            | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake)
+    )
 }

@@ -8,7 +8,7 @@ use std::{
     future::{Future, poll_fn},
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -70,7 +70,7 @@ pub(super) async fn watch(
         deadline: timeout.map(|timeout| Box::pin(tokio::time::sleep(timeout))),
         connection,
         call,
-        gives_way: false,
+        history: None,
         ended: None,
         _open: open,
     })
@@ -102,8 +102,8 @@ struct WatchLines {
     deadline: Option<Pin<Box<tokio::time::Sleep>>>,
     connection: Arc<Connection>,
     call: Call,
-    /// The last response was history: others are to have their turn before the next.
-    gives_way: bool,
+    /// The line that is being made aside, because it is history.
+    history: Option<Pin<Box<dyn Future<Output = Option<Bytes>> + Send>>>,
     /// Why there is nothing more to say.
     ended: Option<Disconnect>,
     _open: OpenStream,
@@ -121,6 +121,17 @@ impl WatchLines {
         self.ended = Some(Disconnect::of(error));
         self.call.ends(Some(error));
         outputs::error_line(error)
+    }
+
+    /// The line that is being made, once it is.
+    fn poll_history(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let Some(line) = self.history.as_mut() else { return Poll::Pending };
+        let line = ready!(line.as_mut().poll(context));
+        self.history = None;
+        match line {
+            Some(line) => Poll::Ready(Some(line)),
+            None => self.end(),
+        }
     }
 
     /// Hands the client's requests to the session, none while too many answers wait.
@@ -164,9 +175,8 @@ impl Stream for WatchLines {
         if let Err(error) = this.take_requests(context) {
             return Poll::Ready(Some(this.fail(&error)));
         }
-        if std::mem::take(&mut this.gives_way) {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
+        if this.history.is_some() {
+            return this.poll_history(context);
         }
         let Poll::Ready(output) = this.session.poll_next(context) else { return Poll::Pending };
         let Some(output) = output else {
@@ -177,8 +187,12 @@ impl Stream for WatchLines {
         };
         // One line for each chunk: there are clients that parse by chunks. Chunks that are ready together are still
         // written together.
+        if outputs::is_history(&output) {
+            let line = this.connection.front().aside.run(async move { outputs::watch_line(&output) });
+            this.history = Some(Box::pin(line));
+            return this.poll_history(context);
+        }
         let line = outputs::watch_line(&output);
-        this.gives_way = outputs::is_history(&output);
         outputs::observe(&this.connection.front().metrics, &output);
         Poll::Ready(Some(line))
     }

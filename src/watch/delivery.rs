@@ -1,10 +1,12 @@
 //! The thread's two ways of giving events: live, to synced watchers, and from history, to those that catch up.
 
-use std::time::Instant;
+use std::{collections::HashMap, time::Instant};
 
 use super::{
     engine::{Engine, Phase},
     events::{EventList, collect},
+    reader::{Ask, Found, Read, Seat},
+    tail::Tail,
 };
 use crate::mvcc::{ChangeSet, MvccError};
 
@@ -28,6 +30,10 @@ impl Engine {
         let Some(last) = changes.last().map(|set| set.revision) else { return };
         let lists = collect(&self.shared.history, &self.matcher, &changes, |_, group| group.synced > 0);
         self.distributed = last;
+        let (revisions_max, bytes_max) = (self.shared.options.catch_up_revisions_max, self.shared.step_bytes_max());
+        if let Some(tail) = &mut self.tail {
+            tail.extend(&changes, revisions_max, bytes_max);
+        }
         for (group, mut list) in lists {
             // Failing watchers leave the group while it is gone through: not by reference.
             let members = self.matcher.group(group).map(|group| group.members.clone()).unwrap_or_default();
@@ -49,6 +55,9 @@ impl Engine {
         }
         let first = self.distributed + 1;
         self.distributed = revision;
+        if let Some(tail) = &mut self.tail {
+            tail.forget();
+        }
         for slot in 0..self.watchers.len() {
             let Some(watcher) = self.watcher(slot) else { continue };
             if watcher.phase == Phase::Synced && watcher.next <= revision {
@@ -58,45 +67,120 @@ impl Engine {
         }
     }
 
-    /// One bounded read of history, for the watcher whose turn it is and for all others that need the same part.
-    pub(super) fn catch_up(&mut self) {
-        let Some(front) = self.cursors.front() else { return };
-        let Some(from) = self.watcher(front).map(|watcher| watcher.next) else { return };
-        let (revisions_max, bytes_max) = (self.shared.options.catch_up_revisions_max, self.shared.step_bytes_max());
-        match (self.shared.history.changes_since)(from, revisions_max, bytes_max) {
-            Ok(changes) => self.feed(from, &changes),
+    /// Asks for one bounded read of history, for the watcher whose turn it is and for all others that need the same part.
+    /// There is one read at a time.
+    pub(super) fn ask_for_history(&mut self) {
+        if self.tail.is_some() {
+            return;
+        }
+        let Some(ask) = self.next_ask() else { return };
+        self.tail = Some(Tail::after(self.distributed));
+        if self.asks.try_send(ask).is_err() {
+            // There is room, as there is no other; and the reader outlives this thread, unless it panics.
+            tracing::error!("history is read no more: its thread is gone");
+        }
+    }
+
+    fn next_ask(&self) -> Option<Ask> {
+        let front = self.cursors.front()?;
+        let from = self.watchers.get(front)?.as_ref()?.next;
+        let revisions_max = self.shared.options.catch_up_revisions_max;
+        let last = from.saturating_add(i64::try_from(revisions_max).unwrap_or(i64::MAX) - 1);
+        let (mut interests, mut numbers) = (Vec::new(), HashMap::new());
+        let mut seat = |slot: usize| {
+            let watcher = self.watchers.get(slot).and_then(Option::as_ref)?;
+            let group = self.matcher.group(watcher.group)?;
+            let interest = *numbers.entry(watcher.group).or_insert_with(|| {
+                interests.push(group.interest.clone());
+                interests.len() - 1
+            });
+            Some(Seat { slot, serial: watcher.serial, next: watcher.next, interest })
+        };
+        // Those that need the same revision come in the order of their slots: the front need not be among the first.
+        let front = seat(front)?;
+        let others =
+            self.cursors.between(from, last, WATCHERS_PER_STEP_MAX).into_iter().filter(|slot| *slot != front.slot);
+        let seats = std::iter::once(front).chain(others.filter_map(seat)).collect();
+        let (distributed, bytes_max) = (self.distributed, self.shared.step_bytes_max());
+        Some(Ask { from, revisions_max, bytes_max, distributed, front, seats, interests })
+    }
+
+    /// Gives what was read of history to those it was read for. Others have become cursors since, or are cursors no more.
+    pub(super) fn take_history(&mut self, read: Read) {
+        let Some(tail) = self.tail.take() else { return };
+        match read.outcome {
+            Ok(found) => self.feed(&read.seats, found, &tail),
             Err(MvccError::Compacted { compacted, .. }) => {
-                let behind = self.cursors.between(i64::MIN, from.max(compacted - 1), usize::MAX);
+                let behind = self.cursors.between(i64::MIN, read.from.max(compacted - 1), usize::MAX);
                 behind.into_iter().for_each(|slot| self.end_watch(slot, compacted, String::new()));
             }
             Err(error) => {
-                tracing::error!(%error, revision = from, "a watch cannot read its history");
-                self.end_watch(front, 0, error.to_string());
+                tracing::error!(%error, revision = read.from, "a watch cannot read its history");
+                if self.is_seated(&read.front) {
+                    self.end_watch(read.front.slot, 0, error.to_string());
+                }
             }
         }
     }
 
-    /// Gives what was read from `from` on to the cursors that point into it.
-    fn feed(&mut self, from: i64, changes: &[ChangeSet]) {
-        let (through, next) = match changes.last() {
-            Some(last) => (last.revision, last.revision + 1),
-            // Nothing from there on: then nothing is missing up to what the live path has given.
-            None => (from.max(self.distributed), from.max(self.distributed + 1)),
-        };
-        let slots = self.cursors.between(from, through, WATCHERS_PER_STEP_MAX);
-        let mut groups: Vec<usize> = slots.iter().filter_map(|s| self.watcher(*s).map(|w| w.group)).collect();
-        groups.sort_unstable();
-        groups.dedup();
-        let mut lists =
-            collect(&self.shared.history, &self.matcher, changes, |at, _| groups.binary_search(&at).is_ok());
+    /// Whether a cursor is still where it was when its read was asked for.
+    fn is_seated(&self, seat: &Seat) -> bool {
+        self.watchers.get(seat.slot).and_then(Option::as_ref).is_some_and(|watcher| {
+            watcher.serial == seat.serial && watcher.next == seat.next && matches!(watcher.phase, Phase::Reading { .. })
+        })
+    }
+
+    fn feed(&mut self, seats: &[Seat], mut found: Found, tail: &Tail) {
+        let next = found.through + 1;
         let mut nothing = EventList::default();
-        for slot in slots {
-            let Some(group) = self.watcher(slot).map(|watcher| watcher.group) else { continue };
-            match self.give(slot, lists.get_mut(&group).unwrap_or(&mut nothing), None) {
-                Given::Yes => self.advance(slot, next),
-                Given::NoRoom { first_revision } => self.block(slot, first_revision),
+        let mut joining = Vec::new();
+        for seat in seats.iter().filter(|seat| seat.next <= next) {
+            if !self.is_seated(seat) {
+                continue;
+            }
+            match self.give(seat.slot, found.lists.get_mut(&seat.interest).unwrap_or(&mut nothing), None) {
+                Given::Yes => {
+                    self.advance(seat.slot, next);
+                    if next <= self.distributed && tail.covers(next) {
+                        joining.push(seat.slot);
+                    }
+                }
+                Given::NoRoom { first_revision } => self.block(seat.slot, first_revision),
                 Given::Failed => {}
             }
+        }
+        self.join(joining, tail);
+    }
+
+    /// Gives cursors what was distributed while their read was on its way. With that they have it all.
+    fn join(&mut self, mut joining: Vec<usize>, tail: &Tail) {
+        let mut groups: Vec<usize> = joining.iter().filter_map(|slot| self.watcher(*slot).map(|w| w.group)).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        for changes in tail.pieces() {
+            let Some(through) = changes.last().map(|set| set.revision) else { continue };
+            if joining.is_empty() {
+                return;
+            }
+            let mut lists =
+                collect(&self.shared.history, &self.matcher, changes, |at, _| groups.binary_search(&at).is_ok());
+            let mut nothing = EventList::default();
+            joining.retain(|slot| {
+                let Some((group, next)) = self.watcher(*slot).map(|watcher| (watcher.group, watcher.next)) else {
+                    return false;
+                };
+                match self.give(*slot, lists.get_mut(&group).unwrap_or(&mut nothing), None) {
+                    Given::Yes => {
+                        self.advance(*slot, next.max(through + 1));
+                        true
+                    }
+                    Given::NoRoom { first_revision } => {
+                        self.block(*slot, first_revision);
+                        false
+                    }
+                    Given::Failed => false,
+                }
+            });
         }
     }
 

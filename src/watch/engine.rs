@@ -1,11 +1,11 @@
 //! The hub's thread: its rounds, and the watchers and streams it owns.
 //!
-//! A round takes all commands, then a bounded piece of what apply handed over, then does one bounded step for those that
-//! catch up. Commands come first so that a watch from now on is there before the changes it is to see.
+//! A round takes all commands, then a bounded piece of what apply handed over, then gives what was read of history to those
+//! that catch up, and asks for more. Commands come first so that a watch from now on is there before the changes it is to see.
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::Arc,
+    sync::{Arc, mpsc::SyncSender},
     task::Waker,
     time::Duration,
 };
@@ -15,7 +15,9 @@ use super::{
     cursors::Cursors,
     inbox::Command,
     matcher::{Interest, Matcher},
+    reader::{self, Ask, Reader},
     stream::Stream,
+    tail::Tail,
 };
 use crate::clock::Clock;
 
@@ -86,6 +88,10 @@ pub(super) struct Engine {
     free: Vec<usize>,
     pub(super) streams: HashMap<u64, StreamState>,
     pub(super) cursors: Cursors,
+    /// Where history is asked for.
+    pub(super) asks: SyncSender<Ask>,
+    /// What has been distributed since it was asked for; `None` while it is not.
+    pub(super) tail: Option<Tail>,
     /// Streams that wait for a moment at which progress can be told.
     pub(super) waiting: BTreeSet<u64>,
     pub(super) ticks: BTreeSet<(Duration, u64)>,
@@ -105,8 +111,10 @@ impl std::fmt::Debug for ClockHandle {
 }
 
 impl Engine {
-    pub(super) fn new(shared: Arc<Shared>, clock: Arc<dyn Clock>) -> Engine {
-        Engine {
+    /// An engine, and who reads history for it.
+    pub(super) fn new(shared: Arc<Shared>, clock: Arc<dyn Clock>) -> (Engine, Reader) {
+        let (asks, reader) = reader::pair(&shared);
+        let engine = Engine {
             distributed: (shared.history.revision)(),
             shared,
             clock: ClockHandle(clock),
@@ -115,11 +123,14 @@ impl Engine {
             free: Vec::new(),
             streams: HashMap::new(),
             cursors: Cursors::default(),
+            asks,
+            tail: None,
             waiting: BTreeSet::new(),
             ticks: BTreeSet::new(),
             wakes: Vec::new(),
             lag_due: Duration::ZERO,
-        }
+        };
+        (engine, reader)
     }
 
     /// The thread's life.
@@ -137,7 +148,7 @@ impl Engine {
     pub(super) fn round(&mut self) -> Next {
         let revisions_max = self.shared.options.catch_up_revisions_max;
         let taken = self.shared.inbox.take(revisions_max, self.shared.step_bytes_max());
-        let is_quiet = taken.commands.is_empty() && taken.changes.is_empty();
+        let is_quiet = taken.commands.is_empty() && taken.changes.is_empty() && taken.read.is_none();
         for command in taken.commands {
             self.obey(command);
         }
@@ -149,12 +160,16 @@ impl Engine {
         self.skip_to(taken.dropped_through);
         self.distribute(taken.changes, taken.handed_over);
         self.wake_all();
-        self.catch_up();
+        if let Some(read) = taken.read {
+            self.take_history(read);
+        }
+        self.ask_for_history();
         self.take_ticks();
         self.tell_progress();
         self.wake_all();
         self.measure_lag();
-        if is_quiet && self.cursors.is_empty() { Next::Wait(self.time_to_tick()) } else { Next::Round }
+        let has_asked = self.tail.is_some() || self.cursors.is_empty();
+        if is_quiet && has_asked { Next::Wait(self.time_to_tick()) } else { Next::Round }
     }
 
     fn obey(&mut self, command: Command) {

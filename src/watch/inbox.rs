@@ -1,4 +1,5 @@
-//! What comes to the hub's thread: change sets from apply, commands from streams. Never makes a sender wait.
+//! What comes to the hub's thread: change sets from apply, commands from streams, history from its reader. Never makes
+//! a sender wait.
 
 use std::{
     collections::VecDeque,
@@ -8,7 +9,7 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{WatchSpec, report::ReportRequest, stream::Stream};
+use super::{WatchSpec, reader::Read, report::ReportRequest, stream::Stream};
 use crate::mvcc::ChangeSet;
 
 /// Change sets the hub may be behind apply before they are dropped and re-read from the store's history.
@@ -62,6 +63,7 @@ pub(super) struct Taken {
     pub(super) changes: Vec<ChangeSet>,
     /// When the oldest of them was handed over.
     pub(super) handed_over: Option<Instant>,
+    pub(super) read: Option<Read>,
     pub(super) closed: bool,
 }
 
@@ -71,6 +73,8 @@ struct Content {
     changes: VecDeque<(ChangeSet, Instant)>,
     changes_bytes: usize,
     dropped_through: i64,
+    /// What was read of history. There is one read at a time.
+    read: Option<Read>,
     poked: bool,
     closed: bool,
 }
@@ -118,6 +122,15 @@ impl Inbox {
         true
     }
 
+    /// Hands over what was read of history.
+    pub(super) fn push_read(&self, read: Read) {
+        let mut content = self.content.lock();
+        if !content.closed {
+            content.read = Some(read);
+            self.arrived.notify_one();
+        }
+    }
+
     /// Makes the thread look at the clock.
     pub(super) fn poke(&self) {
         self.content.lock().poked = true;
@@ -129,6 +142,7 @@ impl Inbox {
         content.closed = true;
         content.changes.clear();
         content.changes_bytes = 0;
+        content.read = None;
         self.arrived.notify_one();
     }
 
@@ -141,6 +155,7 @@ impl Inbox {
             dropped_through: std::mem::take(&mut content.dropped_through),
             changes: Vec::new(),
             handed_over: content.changes.front().map(|(_, at)| *at),
+            read: content.read.take(),
             closed: content.closed,
         };
         let mut bytes = 0;
@@ -158,7 +173,11 @@ impl Inbox {
     pub(super) fn wait(&self, timeout: Option<Duration>) {
         let mut content = self.content.lock();
         let is_empty = |content: &mut Content| {
-            content.commands.is_empty() && content.changes.is_empty() && !content.poked && !content.closed
+            content.commands.is_empty()
+                && content.changes.is_empty()
+                && content.read.is_none()
+                && !content.poked
+                && !content.closed
         };
         match timeout {
             Some(timeout) => {
@@ -170,7 +189,7 @@ impl Inbox {
 }
 
 /// What a change set costs in memory.
-fn changes_bytes(changes: &ChangeSet) -> usize {
+pub(super) fn changes_bytes(changes: &ChangeSet) -> usize {
     changes.changes.iter().map(|record| record_bytes(&record.kv)).sum()
 }
 

@@ -83,6 +83,15 @@ impl Matcher {
         at
     }
 
+    /// One group for each of the interests, which differ, numbered in their order.
+    pub(super) fn of(interests: Vec<Interest>) -> Matcher {
+        let mut matcher = Matcher::new();
+        for interest in interests {
+            matcher.group_for(interest);
+        }
+        matcher
+    }
+
     pub(super) fn group(&self, at: usize) -> Option<&Group> {
         self.groups.get(at).and_then(Option::as_ref)
     }

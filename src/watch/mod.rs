@@ -2,8 +2,8 @@
 //!
 //! `apply` appends change sets to an inbox and goes on. One thread owns all matching state: it finds the watchers, makes
 //! each event once and queues it, shared, to the streams. A stream holds a bounded number of bytes; a watcher that does
-//! not fit becomes a cursor into the store's history and is fed from there, in turns, when its stream drains. Being
-//! synced means having been given everything up to the revision the thread has distributed; only the thread moves either.
+//! not fit becomes a cursor into the store's history and is fed from there, in turns, when its stream drains. History is
+//! read by a second thread, of lower priority: the first never waits for the file on its account. Being synced means having been given everything up to the revision the thread has distributed; only the thread moves either.
 //!
 //! Promises, per watch: ordered, unique, complete, a revision never torn apart; canceled, never silent, where history is
 //! compacted away. Headers of a stream never go back. Locks: a stream's queue, then the inbox; nothing under the inbox.
@@ -18,8 +18,10 @@ mod inbox;
 mod intervals;
 mod matcher;
 mod progress;
+mod reader;
 mod report;
 mod stream;
+mod tail;
 #[cfg(test)]
 mod tests;
 
@@ -50,6 +52,7 @@ pub use self::{
     stream::WatchStream,
 };
 use crate::{
+    background,
     clock::Clock,
     metrics::Metrics,
     mvcc::{ChangeSet, KeyRange, Record, Store},
@@ -205,7 +208,8 @@ pub enum Delivery {
     },
 }
 
-/// The hub. Cheap to clone. Owns a thread that matches, distributes and catches up; it ends with the last clone or by `close`.
+/// The hub. Cheap to clone. Owns a thread that matches, distributes and catches up,
+/// and one that reads history for it; they end with the last clone or by `close`.
 #[derive(Clone, Debug)]
 pub struct Hub {
     owner: Arc<Owner>,
@@ -252,22 +256,28 @@ impl Shared {
     }
 }
 
-/// Stops the thread when the last handle goes.
+/// Stops the threads when the last handle goes.
 #[derive(Debug)]
 struct Owner {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Option<Threads>>,
+}
+
+/// The hub's two threads.
+#[derive(Debug)]
+struct Threads {
+    hub: JoinHandle<()>,
+    /// Ends after the hub's.
+    reader: JoinHandle<()>,
 }
 
 impl Owner {
     fn close(&self) {
         self.shared.inbox.close();
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread
-            && thread.thread().id() != thread::current().id()
-            && thread.join().is_err()
-        {
-            tracing::error!("the watch thread had panicked");
+        let Some(Threads { hub, reader }) = self.threads.lock().take() else { return };
+        // The last handle may go on the hub's thread.
+        if hub.thread().id() != thread::current().id() && (hub.join().is_err() | reader.join().is_err()) {
+            tracing::error!("a watch thread had panicked");
         }
     }
 }
@@ -286,12 +296,11 @@ impl Hub {
 
     fn spawn(shared: Shared, clock: Arc<dyn Clock>) -> Hub {
         let shared = Arc::new(shared);
-        let mut engine = Engine::new(shared.clone(), clock);
-        let thread = thread::Builder::new()
-            .name("watch".into())
-            .spawn(move || engine.run())
-            .expect("a member whose system gives it no thread at start cannot run");
-        Hub { owner: Arc::new(Owner { shared, thread: Mutex::new(Some(thread)) }) }
+        let (mut engine, reader) = Engine::new(shared.clone(), clock);
+        const NO_THREAD: &str = "a member whose system gives it no thread at start cannot run";
+        let reader = background::spawn("watch-history", move || reader.run()).expect(NO_THREAD);
+        let hub = thread::Builder::new().name("watch".into()).spawn(move || engine.run()).expect(NO_THREAD);
+        Hub { owner: Arc::new(Owner { shared, threads: Mutex::new(Some(Threads { hub, reader })) }) }
     }
 
     /// Hands over a change set, in revision order. Called by the apply loop; returns at once and never waits for a watcher.
@@ -315,7 +324,7 @@ impl Hub {
         self.owner.shared.inbox.poke();
     }
 
-    /// Ends every stream (their next delivery is None, after what is queued) and stops the thread.
+    /// Ends every stream (their next delivery is None, after what is queued) and stops the threads.
     pub fn close(&self) {
         self.owner.close();
     }

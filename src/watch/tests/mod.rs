@@ -5,6 +5,7 @@ mod matching;
 mod model;
 mod order;
 mod progress;
+mod reads;
 mod real_store;
 mod report;
 mod rig;

@@ -24,6 +24,8 @@ enum Op {
     /// The oldest visible change sets reach the hub.
     Notify(usize),
     Round,
+    /// The read that was asked for, if one was.
+    Read,
     Create {
         stream: usize,
         range: usize,
@@ -50,6 +52,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => changes.prop_map(Op::Commit),
         6 => (1..4usize).prop_map(Op::Notify),
         6 => Just(Op::Round),
+        4 => Just(Op::Read),
         4 => (0..STREAMS, 0..8usize, -1..30i64, 0..32u8)
             .prop_map(|(stream, range, start_revision, flags)| Op::Create { stream, range, start_revision, flags }),
         1 => (0..STREAMS, any::<prop::sample::Index>()).prop_map(|(stream, which)| Op::Cancel { stream, which }),
@@ -225,6 +228,9 @@ fn run(ops: Vec<Op>) -> Result<(), TestCaseError> {
             }
             Op::Round => {
                 rig.engine.round();
+            }
+            Op::Read => {
+                rig.reader.step();
             }
             Op::Create { stream, range: which, start_revision, flags } => {
                 let flag = |bit: u8| flags & (1 << bit) != 0;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use super::rig::*;
-use crate::watch::{Delivery, HubOptions, WatchSpec, engine::Engine};
+use crate::watch::{Delivery, HubOptions, WatchSpec};
 
 #[test]
 fn a_watch_from_now_gets_what_comes_after() {
@@ -51,7 +51,7 @@ fn a_watch_that_reaches_the_hub_late_misses_nothing() {
 fn change_sets_from_before_the_start_are_history() {
     let mut rig = Rig::new();
     let early = rig.world.commit(&[("a", Some("1"))]).unwrap();
-    rig.engine = Engine::new(rig.shared.clone(), rig.clock.clone());
+    rig.restart();
     let stream = rig.open();
     stream.create(spec(single("a"), 0)).unwrap();
     stream.create(spec(single("a"), 2)).unwrap();

@@ -23,6 +23,7 @@ use crate::{
         engine::{Engine, Next},
         history::History,
         inbox::INBOX_BYTES_MAX,
+        reader::Reader,
     },
 };
 
@@ -123,6 +124,7 @@ pub(super) struct Rig {
     pub(super) metrics: Metrics,
     pub(super) shared: Arc<Shared>,
     pub(super) engine: Engine,
+    pub(super) reader: Reader,
 }
 
 pub(super) fn options() -> HubOptions {
@@ -142,8 +144,13 @@ impl Rig {
     pub(super) fn with(options: HubOptions, inbox_bytes_max: usize) -> Rig {
         let (world, clock, metrics) = (Arc::new(World::default()), Arc::new(ManualClock::default()), Metrics::new());
         let shared = Arc::new(Shared::new(world.history(), options, &metrics, inbox_bytes_max));
-        let engine = Engine::new(shared.clone(), clock.clone());
-        Rig { world, clock, metrics, shared, engine }
+        let (engine, reader) = Engine::new(shared.clone(), clock.clone());
+        Rig { world, clock, metrics, shared, engine, reader }
+    }
+
+    /// Begins anew, at the store's revision.
+    pub(super) fn restart(&mut self) {
+        (self.engine, self.reader) = Engine::new(self.shared.clone(), self.clock.clone());
     }
 
     pub(super) fn open(&self) -> WatchStream {
@@ -159,9 +166,23 @@ impl Rig {
         self.commit(&[(key, Some(value))]);
     }
 
-    /// Rounds until the thread would wait.
-    pub(super) fn settle(&mut self) {
+    /// Rounds until the hub's thread would wait, while history is not read.
+    pub(super) fn settle_without_reads(&mut self) {
         while self.engine.round() == Next::Round {}
+    }
+
+    /// One round, and the read it asks for.
+    pub(super) fn round(&mut self) {
+        self.engine.round();
+        self.reader.step();
+    }
+
+    /// Rounds and reads until both threads would wait.
+    pub(super) fn settle(&mut self) {
+        self.settle_without_reads();
+        while self.reader.step() {
+            self.settle_without_reads();
+        }
     }
 }
 

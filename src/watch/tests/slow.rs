@@ -127,9 +127,9 @@ fn live_changes_are_given_between_two_steps_of_a_replay() {
     let (replay, live) = (rig.open(), rig.open());
     live.create(spec(single("new"), 0)).unwrap();
     replay.create(spec(single("old"), 1)).unwrap();
-    rig.engine.round();
+    rig.round();
     rig.put("new", "1");
-    rig.engine.round();
+    rig.round();
     assert_eq!(drain(&live), ["0@101 created", "0@102: 102+new=1"]);
     assert_eq!(rig.metrics.slow_watcher_total.get(), 1, "the replay is still on its way");
     assert_eq!(read_on(&mut rig, &replay).len(), 100);
@@ -170,11 +170,11 @@ fn a_thousand_replays_do_not_hold_live_events_up() {
         busy.create(spec(single("old"), 2)).unwrap();
     }
     live.create(spec(single("new"), 0)).unwrap();
-    rig.engine.round();
+    rig.round();
     assert_eq!(drain(&live), ["0@201 created"]);
     for revision in 202..212 {
         rig.put("new", "v");
-        rig.engine.round();
+        rig.round();
         assert_eq!(drain(&live), [format!("0@{revision}: {revision}+new=v")]);
         assert!(rig.metrics.slow_watcher_total.get() > 0, "replays still go on");
     }

@@ -14,7 +14,7 @@ const fn room(name: &'static str, floor: u32) -> Room {
 }
 
 /// Every room of the house, from the roof down.
-pub(super) const ROOMS: [Room; 20] = [
+pub(super) const ROOMS: [Room; 21] = [
     room("main", 9),
     room("cli", 9),
     room("server", 9),
@@ -34,6 +34,7 @@ pub(super) const ROOMS: [Room; 20] = [
     room("config", 0),
     room("error", 0),
     room("clock", 0),
+    room("background", 0),
     room("metrics", 0),
 ];
 
@@ -46,7 +47,7 @@ pub(super) const ASYNC_FLOOR_MIN: u32 = 6;
 /// A library and the places, relative to `src`, where its name may stand. A place ending in `/` is a whole room.
 pub(super) const LIBRARIES: [(&str, &[&str]); 8] = [
     ("openraft", &["consensus/"]),
-    ("axum", &["http/"]),
+    ("tokio_tungstenite", &["http/"]),
     ("memmap2", &["bolt/map.rs"]),
     ("prost", &["proto/"]),
     ("prost_reflect", &["proto/", "http/"]),
