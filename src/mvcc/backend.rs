@@ -350,8 +350,8 @@ impl Worker {
             self.answer_flushes();
             return Ok(());
         };
-        let metrics = self.shared.metrics.clone();
-        let running = metrics.backend_commit.begin();
+        let commits = self.shared.metrics.backend_commit.clone();
+        let running = commits.begin();
         let through = self.batch.through_revision;
         let flushed = self.shared.flushed_revision.load(Ordering::Acquire);
         match self.write_batch(position, flushed, through) {

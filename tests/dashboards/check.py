@@ -37,10 +37,6 @@ MIXIN_ABSENT = {
     "etcd_network_peer_sent_bytes_total": "one member has no peers",
     "etcd_network_peer_sent_failures_total": "one member has no peers",
     "etcd_network_peer_round_trip_time_seconds_bucket": "one member has no peers",
-    "etcd_network_client_grpc_received_bytes_total": "bytes of requests are not counted yet",
-    "etcd_network_client_grpc_sent_bytes_total": "bytes of answers are not counted yet",
-    "grpc_server_handling_seconds_bucket": "etcd has it with --metrics=extensive only;"
-    " etcd_server_request_duration_seconds is there",
 }
 # Made by Prometheus itself.
 OF_PROMETHEUS = {"up"}
