@@ -5,6 +5,7 @@
 use std::{
     future::Future,
     net::SocketAddr,
+    pin::pin,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -295,11 +296,12 @@ async fn api_call(connection: &Arc<Connection>, method: Method, mut call: Call, 
         };
         return server_stream::lines(messages, ends, call).await;
     }
-    let answer = async {
+    // Pinned here, so that it is not moved, and its room not needed twice, whichever way it is awaited.
+    let answer = pin!(async {
         let text = front.read_body(body, asks_first).await?;
         let _call = front.begin_call()?;
         unary_call(front, method, &caller, &text).await
-    };
+    });
     let answer = match timeout {
         None => answer.await,
         Some(timeout) => within(timeout.saturating_sub(began.elapsed()), answer).await,
