@@ -180,7 +180,10 @@ impl Consensus {
     }
 
     /// The same; also tells how long the command was in each stage of its way, if it was applied or refused there.
-    pub async fn propose_timed(&self, command: InternalRaftRequest) -> (Result<Applied, ApiError>, Option<StageTimes>) {
+    pub async fn propose_timed(
+        &self,
+        command: InternalRaftRequest,
+    ) -> (Result<Applied, ApiError>, Option<Box<StageTimes>>) {
         match self.check(&command) {
             Ok(bytes) => self.inner.proposals.propose(command, bytes).await,
             Err(refusal) => (Err(refusal), None),

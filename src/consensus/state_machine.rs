@@ -118,7 +118,7 @@ impl StateMachine {
             }
             for (waiter, outcome) in waiters.into_iter().zip(outcomes) {
                 let stages = times(waiter.handed_in);
-                waiter.answer((outcome, Some(stages)));
+                waiter.answer((outcome, Some(Box::new(stages))));
             }
         }
         Ok(())

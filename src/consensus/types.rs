@@ -66,8 +66,8 @@ impl RaftTypeConfig for TypeConfig {
 /// What one request comes to.
 pub(super) type Outcome = Result<Applied, ApiError>;
 
-/// An outcome, and how long the request was in each stage if it was applied.
-pub(super) type Answer = (Outcome, Option<StageTimes>);
+/// An outcome, and how long the request was in each stage if it was applied. In a box: many futures hold one.
+pub(super) type Answer = (Outcome, Option<Box<StageTimes>>);
 
 /// Where one request's outcome is awaited.
 #[derive(Debug)]

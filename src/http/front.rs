@@ -6,6 +6,7 @@ use std::{
     future::Future,
     io,
     net::SocketAddr,
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -314,15 +315,18 @@ async fn api_call(connection: &Arc<Connection>, method: Method, mut call: Call, 
         return server_stream::lines(messages, ends, call).await;
     }
     let mut record = front.observer.begin(call.route(), began);
-    let answer = async {
-        let text = front.read_body(body, asks_first).await?;
-        record.read(text.len());
-        let _call = front.begin_call()?;
-        unary_call(front, method, &caller, &text, &mut record).await
-    };
-    let answer = match timeout {
-        None => answer.await,
-        Some(timeout) => within(timeout.saturating_sub(began.elapsed()), answer).await,
+    let answer = {
+        // Pinned here, so that it is not moved, and its room not needed twice, whichever way it is awaited.
+        let answer = pin!(async {
+            let text = front.read_body(body, asks_first).await?;
+            record.read(text.len());
+            let _call = front.begin_call()?;
+            unary_call(front, method, &caller, &text, &mut record).await
+        });
+        match timeout {
+            None => answer.await,
+            Some(timeout) => within(timeout.saturating_sub(began.elapsed()), answer).await,
+        }
     };
     record.ends(answer.as_ref().map(Answer::len));
     if let Some(stages) = caller.stages() {

@@ -24,11 +24,11 @@ pub struct Caller {
 
 /// How the last write went that was made in a caller's name. No part of who that is: any two are alike.
 #[derive(Default)]
-struct LastWrite(Mutex<Option<StageTimes>>);
+struct LastWrite(Mutex<Option<Box<StageTimes>>>);
 
 impl Clone for LastWrite {
     fn clone(&self) -> LastWrite {
-        LastWrite(Mutex::new(*self.0.lock()))
+        LastWrite(Mutex::new(self.0.lock().clone()))
     }
 }
 
@@ -54,11 +54,11 @@ impl Caller {
     /// How long the last write made in this name was in each stage of its way; none if there was none. For a request whose
     /// caller is its own, that is the request's.
     pub fn stages(&self) -> Option<StageTimes> {
-        *self.last_write.0.lock()
+        self.last_write.0.lock().as_deref().copied()
     }
 
     /// Notes a write made in this name.
-    pub(super) fn note_write(&self, stages: Option<StageTimes>) {
+    pub(super) fn note_write(&self, stages: Option<Box<StageTimes>>) {
         *self.last_write.0.lock() = stages;
     }
 }

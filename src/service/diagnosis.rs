@@ -150,69 +150,78 @@ fn no_leader(report: &PipelineReport) -> Option<Finding> {
 
 /// What has not moved for too long. Disk, agreement and apply are told apart by what is running and by the indexes.
 fn stuck(report: &PipelineReport) -> Vec<Finding> {
-    let (at, durations) = (report.indexes, &report.durations);
-    let hangs = |recent: Recent| recent.running.filter(|running| *running >= STUCK_MIN);
-    let critical =
-        |code, sentence, evidence, advice| Finding { severity: Severity::Critical, code, sentence, evidence, advice };
-    let mut found = Vec::new();
-    let log = [(Stage::WalWrite, "write"), (Stage::Fsync, "sync")];
-    for (stage, what) in log {
-        let Some(running) = hangs(durations.of(stage)) else { continue };
-        found.push(critical(
+    let mut found = hanging(report);
+    // A call that hangs explains why writes wait, and so does the want of a leader.
+    if found.is_empty() && report.leader != 0 {
+        found.extend(report.oldest_write.filter(|age| *age >= STUCK_MIN).map(|age| waiting_write(report, age)));
+    }
+    found
+}
+
+/// Calls that have not come back.
+fn hanging(report: &PipelineReport) -> Vec<Finding> {
+    let durations = &report.durations;
+    let hangs = |recent: Recent| recent.running.filter(|running| *running >= STUCK_MIN).map(short);
+    let log = [(Stage::WalWrite, "write"), (Stage::Fsync, "sync")].map(|(stage, what)| {
+        let running = hangs(durations.of(stage))?;
+        Some(critical(
             "log_stuck",
-            format!("Writes are stuck in the disk: a {what} of the log has been running for {}.", short(running)),
-            vec![format!("{} running for {}", stage.name(), short(running)), indexes(report), waiting(report)],
-            "Look at the disk under the data directory: latency, queue, throttling, a volume that has gone away. Every write \
-             waits for this call; it is neither given up nor repeated.",
-        ));
-    }
-    if let Some(running) = hangs(durations.backend_commit) {
-        found.push(critical(
+            format!("Writes are stuck in the disk: a {what} of the log has been running for {running}."),
+            vec![format!("{} running for {running}", stage.name()), indexes(report), waiting(report)],
+            "Look at the disk under the data directory: latency, queue, throttling, a volume that has gone away. Every \
+             write waits for this call; it is neither given up nor repeated.",
+        ))
+    });
+    let commit = hangs(durations.backend_commit).map(|running| {
+        critical(
             "backend_commit_stuck",
-            format!(
-                "The backend file's commit has been running for {}: what is applied piles up in memory.",
-                short(running)
-            ),
-            vec![format!("backend commit running for {}", short(running)), indexes(report), unwritten(report)],
+            format!("A commit of the backend file has been running for {running}: what is applied piles up in memory."),
+            vec![format!("backend commit running for {running}"), indexes(report), unwritten(report)],
             "Look at the disk under the data directory. Writes are still answered, until 256 MiB are not written.",
-        ));
-    }
-    if let Some(running) = hangs(durations.of(Stage::Apply)) {
-        found.push(critical(
-            "apply_stuck",
-            format!("Writes are stuck in apply: one log entry has been applied for {}.", short(running)),
-            vec![format!("apply running for {}", short(running)), indexes(report), waiting(report)],
-            "They are agreed on and durable: the disk and the network are not to blame. Look for a huge txn or a delete of a \
-             huge range, and for a processor without time to spare.",
-        ));
-    }
-    let waits = report.oldest_write.filter(|age| *age >= STUCK_MIN && found.is_empty() && report.leader != 0);
-    let Some(age) = waits else { return found };
-    let evidence = vec![indexes(report), waiting(report), "no sync and no apply is running".into()];
-    found.push(if at.committed > at.applied {
+        )
+    });
+    let apply = hangs(durations.of(Stage::Apply)).map(|running| {
         critical(
             "apply_stuck",
-            format!("Writes are stuck in apply: what is committed has not been applied for {}.", short(age)),
-            evidence,
-            "Look for a processor without time to spare.",
+            format!("Writes are stuck in apply: one log entry has been applied for {running}."),
+            vec![format!("apply running for {running}"), indexes(report), waiting(report)],
+            "They are agreed on and durable: the disk and the network are not to blame. Look for a huge txn or a delete \
+             of a huge range, and for a processor without time to spare.",
+        )
+    });
+    log.into_iter().chain([commit, apply]).flatten().collect()
+}
+
+/// A write that waits while nothing runs that it could wait for: the indexes tell where it is.
+fn waiting_write(report: &PipelineReport, age: Duration) -> Finding {
+    let (at, age) = (report.indexes, short(age));
+    let (code, sentence, advice) = if at.committed > at.applied {
+        (
+            "apply_stuck",
+            format!("Writes are stuck in apply: what is committed has not been applied for {age}."),
+            "They are agreed on and durable: the disk and the network are not to blame. Look for a processor without time \
+             to spare.",
         )
     } else if at.proposed > at.committed {
-        critical(
+        (
             "replication_stuck",
-            format!("Writes are stuck in replication: the log has not been agreed on for {}.", short(age)),
-            evidence,
+            format!("Writes are stuck in replication: the log has not been agreed on for {age}."),
             "They are in this member's log, and no quorum has confirmed them. Look at the other members and at the network \
              between them, not at apply.",
         )
     } else {
-        critical(
+        (
             "proposals_stuck",
-            format!("Writes wait to be proposed: the oldest has been waiting for {}.", short(age)),
-            evidence,
+            format!("Writes wait to be proposed: the oldest has been waiting for {age}."),
             "They are in no log. Look at whether leadership moves, and for a processor without time to spare.",
         )
-    });
-    found
+    };
+    let evidence = vec![indexes(report), waiting(report), "no sync and no apply is running".into()];
+    critical(code, sentence, evidence, advice)
+}
+
+fn critical(code: &'static str, sentence: String, evidence: Vec<String>, advice: &'static str) -> Finding {
+    Finding { severity: Severity::Critical, code, sentence, evidence, advice }
 }
 
 fn log_slow(report: &PipelineReport) -> Option<Finding> {

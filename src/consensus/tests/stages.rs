@@ -47,10 +47,10 @@ async fn time_in_a_sync_is_the_syncs_and_time_before_it_the_queues() {
     let (outcome, times) = first.await.unwrap();
     outcome.unwrap();
     let applied_at = 7 * SECOND;
-    assert_eq!(times, Some(StageTimes { fsync: 7 * SECOND, applied_at, ..StageTimes::default() }));
+    assert_eq!(times.as_deref(), Some(&StageTimes { fsync: 7 * SECOND, applied_at, ..StageTimes::default() }));
     let (outcome, times) = second.await.unwrap();
     outcome.unwrap();
-    assert_eq!(times, Some(StageTimes { queue: 4 * SECOND, applied_at, ..StageTimes::default() }));
+    assert_eq!(times.as_deref(), Some(&StageTimes { queue: 4 * SECOND, applied_at, ..StageTimes::default() }));
 
     let recent = |stage| stages.of(stage).recent();
     assert_eq!((recent(Stage::Fsync).max, recent(Stage::Fsync).running), (7 * SECOND, None));
