@@ -137,8 +137,7 @@ fn told(error: &clap::Error) -> ExitCode {
 
 /// The command once more, with what environment and file add to it.
 fn sourced(command: &clap::Command, args: &[OsString], words: usize) -> Result<(Cli, Sources), ExitCode> {
-    let variables = std::env::vars_os().map(|(name, _)| name);
-    let sources = sources::read(command, args, words, variables).map_err(|error| match error {
+    let sources = sources::read(command, args, words, std::env::vars_os()).map_err(|error| match error {
         SourcesError::CommandLine(error) => told(&error),
         SourcesError::File(error) => refused(error),
     })?;
@@ -150,7 +149,7 @@ fn serve(command: &clap::Command, args: &[OsString]) -> Result<Config, ExitCode>
     let (cli, sources) = sourced(command, args, SERVE_WORDS)?;
     let Command::Serve(flags) = cli.command else { unreachable!("is the command that was asked for") };
     logs::init(flags.log_level, flags.log_format, &flags.log_outputs)
-        .map_err(|error| refused(&sources.complaint(&error)))?;
+        .map_err(|error| refused(sources.complaint(&error)))?;
     sources.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let config = settings::config(&flags).and_then(|config| settings::check_existing(&flags).map(|()| config));
     config.map_err(|error| refused(sources.complaint(&error)))

@@ -272,7 +272,7 @@ async fn api_call(connection: &Arc<Connection>, method: Method, call: Call, requ
     };
     let caller = caller::of_request(request.headers(), connection.certificate_name());
     let asks_first = request.headers().contains_key(EXPECT);
-    let body = request.into_body();
+    let (head, body) = request.into_parts();
     let streamed = matches!(method, Method::Watch | Method::LeaseKeepAlive);
     if streamed {
         let values = Values::new(body, front.limits.text_bytes_max);
@@ -294,6 +294,7 @@ async fn api_call(connection: &Arc<Connection>, method: Method, call: Call, requ
         return server_stream::lines(messages, ends, call).await;
     }
     let mut record = front.observer.begin(call.route(), began);
+    record.traced(&head.headers);
     let answer = async {
         let text = front.limits.read_body(body, asks_first).await?;
         record.read(text.len());

@@ -14,6 +14,7 @@ use std::{
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
 use futures_util::{Sink, SinkExt as _, StreamExt as _};
+use hyper::HeaderMap;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::PollSemaphore;
 
@@ -365,6 +366,7 @@ async fn once(socket: &mut WebSocket, front: &Front, (method, route): (Method, &
         Err(error) => return End::Refused(error),
     };
     let mut record = front.observer.begin(route, Instant::now().into_std());
+    record.traced(&HeaderMap::new());
     record.read(text.len());
     if method.may_wait() {
         record.waits_for_others();
