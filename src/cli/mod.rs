@@ -128,7 +128,11 @@ fn parse(command: &clap::Command, args: &[OsString]) -> Result<Cli, ExitCode> {
 
 /// Tells what clap has to say: a mistake, or the help that was asked for.
 fn told(error: &clap::Error) -> ExitCode {
-    match error.print() {
+    let printed = error.print();
+    if let Some(note) = sources::note_on_unknown(error) {
+        eprintln!("{note}");
+    }
+    match printed {
         Ok(()) => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_USAGE)),
         // Nobody listens any more.
         Err(_) => ExitCode::from(EXIT_USAGE),

@@ -266,6 +266,18 @@ fn nearest(command: &Command, key: &str) -> Option<String> {
     suggested.split_whitespace().next()?.strip_prefix("--").map(str::to_owned)
 }
 
+/// What there is to say of an argument that only etcd has.
+pub(super) fn note_on_unknown(error: &clap::Error) -> Option<String> {
+    match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(argument))) => {
+            let name = argument.trim_start_matches('-').split('=').next()?;
+            let why = etcd::why_without_effect(name)?;
+            Some(format!("note: etcd's --{name} would have no effect here: {why}. Take it away."))
+        }
+        _ => None,
+    }
+}
+
 /// What is wrong with a value, without the way it was handed over.
 fn problem(error: &clap::Error) -> String {
     let text = |kind| match error.get(kind) {
