@@ -115,6 +115,19 @@ pub struct RequestLog {
     pub key_prefixes: bool,
 }
 
+/// Where traces go. OTLP by HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TracingConfig {
+    /// The collector's URL for traces, with its path.
+    pub endpoint: String,
+    /// PEM file with the authorities of its certificate, for https.
+    pub trusted_ca: Option<PathBuf>,
+    /// What the member is called there.
+    pub service_name: String,
+    /// Of a million requests without a trace of their client's, so many get one.
+    pub samples_per_million: u32,
+}
+
 /// What is asked of clients unless it is set, in time between pings.
 pub const PING_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
 /// Twice what a client may well be busy with something else.
@@ -204,6 +217,8 @@ pub struct Config {
     pub warning_apply_duration: Duration,
     /// Which requests make a line in the log.
     pub request_log: RequestLog,
+    /// Where traces go, if they do.
+    pub tracing: Option<TracingConfig>,
     /// How users prove who they are.
     pub auth_tokens: AuthTokens,
     /// How much work hashing a password is: two to this power rounds.

@@ -3,7 +3,7 @@
 # Kubernetes' schemas, refusals and their words, and what is drawn run as processes: members, their probes, the jobs' scripts.
 source "$(dirname "$0")/../lib.sh"
 
-readonly TESTS=120
+readonly TESTS=126
 
 if ! have curl curl || ! have openssl openssl || ! python_environment chart --requirement tests/chart/requirements.txt; then
     skipped "chart: no curl, no openssl or no Python environment with its packages is to be had here"

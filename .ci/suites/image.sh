@@ -24,9 +24,11 @@ PY
     CARGO_TARGET_DIR="$PWD/target/ci/image" sh "$WORK/build.sh"
 }
 
-# The last stage's COPYs.
+# The last stage's COPYs, and the devices that every container is given: a static binary draws its randomness from one.
 image_stage() {
-    install -D -m 0755 "$WORK/out/bin/revgate" "$TREE/usr/local/bin/revgate" &&
+    mkdir -p "$TREE/dev" && mknod -m 0666 "$TREE/dev/null" c 1 3 && mknod -m 0666 "$TREE/dev/random" c 1 8 &&
+        mknod -m 0666 "$TREE/dev/urandom" c 1 9 &&
+        install -D -m 0755 "$WORK/out/bin/revgate" "$TREE/usr/local/bin/revgate" &&
         cp -a "$WORK/out/data" "$TREE/data" && chown -R 65532:65532 "$TREE/data" && chmod 0755 "$WORK" "$TREE"
 }
 
@@ -67,6 +69,14 @@ write_and_read() {
         curl -fsS "http://127.0.0.1:$PORT/v3/kv/range" -d '{"key":"Zm9v"}' | grep -q '"value":"YmFy"'
 }
 
+# A static binary has to find names without the libraries that a system would have for it: the backup job saves by one.
+finds_names() {
+    local -a command
+    read -ra command <<<"$(words "$(instruction ENTRYPOINT)") snapshot save /data/by-name --endpoint http://kv.test:$PORT"
+    mkdir "$TREE/etc" && echo '127.0.0.1 kv.test' >"$TREE/etc/hosts" &&
+        env -i "$(command -v chroot)" --userspec="$(instruction USER)" "$TREE" "${command[@]}"
+}
+
 if [ -n "${IMAGE_BINARY:-}" ]; then
     install -D "$IMAGE_BINARY" "$WORK/out/bin/revgate"
     mkdir -m 0700 "$WORK/out/data"
@@ -85,5 +95,6 @@ check "it wrote into its data directory alone" has_only_its_own
 rm -rf "$TREE/data" && install -d -m 2775 -o root -g 65532 "$TREE/data" && install -d -m 0700 -o root "$TREE/data/lost+found"
 check "it starts on a volume that is its group's" start_image
 check "it writes and reads there" write_and_read
+check "it finds a member by its name" finds_names
 check "it ends well there" stop_revgate
 finish

@@ -101,6 +101,7 @@ pub(crate) fn config(quota_backend_bytes: i64) -> Config {
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_secs(3600),
         request_log: Default::default(),
+        tracing: None,
         auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },
         bcrypt_cost: 4,
         drain_timeout: Duration::from_secs(1),

@@ -392,4 +392,50 @@ pub(super) struct ServeFlags {
         value_parser = parse_duration
     )]
     pub(super) warning_unary_request_duration: Duration,
+
+    /// Whether traces are sent to a collector, by OTLP over HTTP. Default: if there is an address.
+    #[arg(
+        long,
+        alias = "experimental-enable-distributed-tracing",
+        env = "REVGATE_ENABLE_DISTRIBUTED_TRACING",
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub(super) enable_distributed_tracing: Option<bool>,
+
+    /// The collector: a URL, or HOST:PORT. Else OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318.
+    #[arg(
+        long,
+        alias = "experimental-distributed-tracing-address",
+        env = "REVGATE_DISTRIBUTED_TRACING_ADDRESS",
+        value_name = "URL"
+    )]
+    pub(super) distributed_tracing_address: Option<String>,
+
+    /// PEM file with the authorities of the collector's certificate, for https.
+    #[arg(long, env = "REVGATE_DISTRIBUTED_TRACING_TRUSTED_CA_FILE", value_name = "FILE")]
+    pub(super) distributed_tracing_trusted_ca_file: Option<PathBuf>,
+
+    /// What the member is called in traces.
+    #[arg(
+        long,
+        alias = "experimental-distributed-tracing-service-name",
+        env = "REVGATE_DISTRIBUTED_TRACING_SERVICE_NAME",
+        value_name = "NAME",
+        default_value = "revgate"
+    )]
+    pub(super) distributed_tracing_service_name: String,
+
+    /// Of a million requests, so many get a trace; those whose client samples (traceparent) always do.
+    #[arg(
+        long,
+        alias = "experimental-distributed-tracing-sampling-rate",
+        env = "REVGATE_DISTRIBUTED_TRACING_SAMPLING_RATE",
+        value_name = "REQUESTS",
+        default_value_t = 0
+    )]
+    pub(super) distributed_tracing_sampling_rate: u32,
 }

@@ -77,7 +77,19 @@ const HEADINGS: [(&str, &[&str]); 9] = [
     ),
     (
         "Metrics, logs and traces",
-        &["metrics", "log_level", "log_format", "log_outputs", "warning_apply_duration", "warning_unary_request_duration"],
+        &[
+            "metrics",
+            "log_level",
+            "log_format",
+            "log_outputs",
+            "warning_apply_duration",
+            "warning_unary_request_duration",
+            "enable_distributed_tracing",
+            "distributed_tracing_address",
+            "distributed_tracing_trusted_ca_file",
+            "distributed_tracing_service_name",
+            "distributed_tracing_sampling_rate",
+        ],
     ),
 ];
 

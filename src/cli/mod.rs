@@ -135,7 +135,11 @@ fn parse(command: &clap::Command, args: &[OsString]) -> Result<Cli, ExitCode> {
 
 /// Tells what clap has to say: a mistake, or the help that was asked for.
 fn told(error: &clap::Error) -> ExitCode {
-    match error.print() {
+    let printed = error.print();
+    if let Some(note) = sources::note_on_unknown(error) {
+        eprintln!("{note}");
+    }
+    match printed {
         Ok(()) => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_USAGE)),
         // Nobody listens any more.
         Err(_) => ExitCode::from(EXIT_USAGE),
@@ -144,8 +148,7 @@ fn told(error: &clap::Error) -> ExitCode {
 
 /// The command once more, with what environment and file add to it.
 fn sourced(command: &clap::Command, args: &[OsString], words: usize) -> Result<(Cli, Sources), ExitCode> {
-    let variables = std::env::vars_os().map(|(name, _)| name);
-    let sources = sources::read(command, args, words, variables).map_err(|error| match error {
+    let sources = sources::read(command, args, words, std::env::vars_os()).map_err(|error| match error {
         SourcesError::CommandLine(error) => told(&error),
         SourcesError::File(error) => refused(error),
     })?;
@@ -157,7 +160,7 @@ fn serve(command: &clap::Command, args: &[OsString]) -> Result<Config, ExitCode>
     let (cli, sources) = sourced(command, args, SERVE_WORDS)?;
     let Command::Serve(flags) = cli.command else { unreachable!("is the command that was asked for") };
     logs::init(flags.log_level, flags.log_format, &flags.log_outputs)
-        .map_err(|error| refused(&sources.complaint(&error)))?;
+        .map_err(|error| refused(sources.complaint(&error)))?;
     sources.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let config = settings::config(&flags).and_then(|config| settings::check_existing(&flags).map(|()| config));
     config.map_err(|error| refused(sources.complaint(&error)))

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod tests;
+mod tracing;
 mod transport;
 
 use std::{ops::RangeInclusive, time::Duration};
@@ -103,6 +104,7 @@ pub(super) fn config(flags: &ServeFlags) -> Result<Config, FlagError> {
             slow: flags.warning_unary_request_duration,
             key_prefixes: flags.log_level == LogLevel::Debug,
         },
+        tracing: tracing::tracing(flags)?,
         auth_tokens: auth_token::parse(
             &flags.auth_token,
             within("auth-token-ttl", flags.auth_token_ttl, TOKEN_TTL_SECS)?,

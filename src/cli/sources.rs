@@ -29,6 +29,10 @@ use super::settings::FlagError;
 
 /// The id of `--config-file`, and its name.
 const CONFIG_FILE: (&str, &str) = ("config_file", "config-file");
+/// A variable of OpenTelemetry's that stands in for a setting where nothing of ours says anything: its name, and the
+/// setting's id and name.
+const OTEL_ENDPOINT: (&str, &str, &str) =
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "distributed_tracing_address", "distributed-tracing-address");
 /// What names of variables begin with.
 const PREFIX: &str = "REVGATE_";
 
@@ -105,26 +109,41 @@ pub(super) enum SourcesError {
     File(String),
 }
 
-/// Reads everything there is. `words` is how many words of `args` name the program and its command; `variables` are all
-/// names in the environment.
+/// Reads everything there is. `words` is how many words of `args` name the program and its command; `variables` are the
+/// environment.
 pub(super) fn read(
     command: &Command,
     args: &[OsString],
     words: usize,
-    variables: impl IntoIterator<Item = OsString>,
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Sources, SourcesError> {
     let given = command.clone().try_get_matches_from(args)?;
     let own = leaf(command, &given).0;
-    let mut warnings = unknown_variables(command, own, variables);
+    let variables: Vec<_> = variables.into_iter().collect();
+    let mut warnings = unknown_variables(command, own, variables.iter().map(|(name, _)| name.clone()));
     let path = leaf(command, &given).1.get_one::<PathBuf>(CONFIG_FILE.0).cloned();
     let from_file = match &path {
         Some(path) => FromFile::read(path, own, leaf(command, &given).1, &mut warnings)?,
         None => FromFile::default(),
     };
+    let mut added = from_file.args;
+    let (variable, id, name) = OTEL_ENDPOINT;
+    let otel = variables.into_iter().find(|(name, value)| name == variable && !value.is_empty());
+    let otel = otel.filter(|_| !is_given(leaf(command, &given).1, id) && !from_file.lines.contains_key(id));
+    added.extend(otel.iter().map(|(_, value)| {
+        let mut word = OsString::from(format!("--{name}="));
+        word.push(value);
+        word
+    }));
     let mut args = args.to_vec();
-    args.splice(words..words, from_file.args);
+    args.splice(words..words, added);
     let matches = command.clone().try_get_matches_from(&args)?;
-    let settings = settings(own, leaf(command, &given).1, leaf(command, &matches).1, path.as_deref(), &from_file.lines);
+    let mut settings =
+        settings(own, leaf(command, &given).1, leaf(command, &matches).1, path.as_deref(), &from_file.lines);
+    if otel.is_some() {
+        let setting = settings.iter_mut().find(|setting| setting.name == name);
+        setting.into_iter().for_each(|setting| setting.origin = Origin::Environment(variable.to_owned()));
+    }
     Ok(Sources { settings, matches, warnings })
 }
 
@@ -245,6 +264,18 @@ fn nearest(command: &Command, key: &str) -> Option<String> {
         _ => return None,
     };
     suggested.split_whitespace().next()?.strip_prefix("--").map(str::to_owned)
+}
+
+/// What there is to say of an argument that only etcd has.
+pub(super) fn note_on_unknown(error: &clap::Error) -> Option<String> {
+    match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(argument))) => {
+            let name = argument.trim_start_matches('-').split('=').next()?;
+            let why = etcd::why_without_effect(name)?;
+            Some(format!("note: etcd's --{name} would have no effect here: {why}. Take it away."))
+        }
+        _ => None,
+    }
 }
 
 /// What is wrong with a value, without the way it was handed over.

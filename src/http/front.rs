@@ -293,7 +293,7 @@ async fn api_call(connection: &Arc<Connection>, method: Method, mut call: Call, 
     };
     let caller = caller::of_request(request.headers(), connection.certificate_name());
     let asks_first = request.headers().contains_key(EXPECT);
-    let body = request.into_body();
+    let (head, body) = request.into_parts();
     let streamed = matches!(method, Method::Watch | Method::LeaseKeepAlive);
     if streamed {
         let values = Values::new(body, front.limits.text_bytes_max, front.metrics.client_received_bytes.clone());
@@ -315,6 +315,7 @@ async fn api_call(connection: &Arc<Connection>, method: Method, mut call: Call, 
         return server_stream::lines(messages, ends, call).await;
     }
     let mut record = front.observer.begin(call.route(), began);
+    record.traced(&head.headers);
     let answer = {
         // Pinned here, so that it is not moved, and its room not needed twice, whichever way it is awaited.
         let answer = pin!(async {

@@ -39,6 +39,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod trace;
 mod unary;
 mod values;
 
@@ -51,6 +52,7 @@ use self::{accept::Listener, front::Front, record::Observer};
 pub use self::{
     client_tls::ClientTls,
     tls::{Tls, TlsError},
+    trace::{Tracing, TracingError},
 };
 use crate::{
     config::{RequestLog, Transport},
@@ -69,6 +71,8 @@ pub struct HttpOptions {
     pub transport: Transport,
     /// Which calls make a line in the log.
     pub request_log: RequestLog,
+    /// Where traces go, if they do.
+    pub tracing: Option<Tracing>,
     /// Certificates, for the listeners that need them.
     pub tls: Option<Tls>,
 }
@@ -135,7 +139,7 @@ impl HttpServer {
             socket.set_nonblocking(true)?;
             bound.push(Listener { socket: tokio::net::TcpListener::from_std(socket)?, tls, serves });
         }
-        let observer = Observer::new(&options.request_log);
+        let observer = Observer::new(&options.request_log, options.tracing);
         let front = Front::new(services, metrics, options.request_bytes_max, &options.transport, observer)?;
         let front = Arc::new(front);
         let of_clients = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
@@ -179,5 +183,6 @@ impl HttpServer {
             self.front.abort.cancel();
             self.front.tasks.wait().await;
         }
+        self.front.observer.stop().await;
     }
 }

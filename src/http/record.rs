@@ -1,10 +1,16 @@
-//! What is noted of one call while it is served, and the line that a slow one makes.
+//! What is noted of one call while it is served: for the line that a slow one makes, and for its trace.
 //!
 //! A record tells sizes, counts, revisions and times, and where the time went as far as this room sees it. It never holds a
 //! value, a password or a token; of a key it holds the length, and its first bytes only if that is asked for.
 
 use std::time::{Duration, Instant};
 
+use hyper::{HeaderMap, StatusCode};
+
+use super::{
+    reply,
+    trace::{Ended, Trace, Tracing},
+};
 use crate::{
     config::RequestLog,
     error::{ApiError, Code},
@@ -13,6 +19,11 @@ use crate::{
 
 /// Most bytes of a key that are told.
 const KEY_PREFIX_BYTES_MAX: usize = 16;
+/// Names of the stages of a call: the body's way here, parsing it, the service (the wait for the consensus is part of it),
+/// writing the answer.
+const STAGES: [&str; 4] = ["read", "parse", "execute", "respond"];
+/// What a client is answered that is not there any more; only traces tell it.
+const CLIENT_GONE: u16 = 499;
 
 /// What is to be told of calls.
 #[derive(Debug, Default)]
@@ -21,11 +32,19 @@ pub(super) struct Observer {
     slow: Duration,
     /// Whether the beginnings of keys are told.
     tells_keys: bool,
+    tracing: Option<Tracing>,
 }
 
 impl Observer {
-    pub(super) fn new(log: &RequestLog) -> Observer {
-        Observer { slow: log.slow, tells_keys: log.key_prefixes }
+    pub(super) fn new(log: &RequestLog, tracing: Option<Tracing>) -> Observer {
+        Observer { slow: log.slow, tells_keys: log.key_prefixes, tracing }
+    }
+
+    /// Sends what traces wait to be sent, for a bounded time.
+    pub(super) async fn stop(&self) {
+        if let Some(tracing) = &self.tracing {
+            tracing.stop().await;
+        }
     }
 
     /// Begins the record of a call. Its end is told when it is dropped, however the call ends.
@@ -37,7 +56,9 @@ impl Observer {
             read: None,
             parsed: None,
             executed: None,
+            trace: None,
             code: Code::Canceled,
+            status: CLIENT_GONE,
             waits_for_others: false,
             request_bytes: 0,
             answer_bytes: 0,
@@ -58,7 +79,10 @@ pub(super) struct Record<'a> {
     parsed: Option<Instant>,
     /// When the service had answered: the wait for the consensus is part of this.
     executed: Option<Instant>,
+    trace: Option<Trace>,
     code: Code,
+    /// HTTP status.
+    status: u16,
     waits_for_others: bool,
     request_bytes: usize,
     answer_bytes: usize,
@@ -86,6 +110,11 @@ impl Record<'_> {
         self.waits_for_others = true;
     }
 
+    /// The headers may say which trace the call belongs to.
+    pub(super) fn traced(&mut self, headers: &HeaderMap) {
+        self.trace = self.observer.tracing.as_ref().and_then(|tracing| tracing.begin(headers));
+    }
+
     /// The body is there.
     pub(super) fn read(&mut self, bytes: usize) {
         self.request_bytes = bytes;
@@ -105,8 +134,10 @@ impl Record<'_> {
     /// How the call ends. Without this it was given up.
     pub(super) fn ends(&mut self, answer: Result<usize, &ApiError>) {
         match answer {
-            Ok(bytes) => (self.code, self.answer_bytes) = (Code::Ok, bytes),
-            Err(error) => self.code = error.code(),
+            Ok(bytes) => {
+                (self.code, self.status, self.answer_bytes) = (Code::Ok, StatusCode::OK.as_u16(), bytes);
+            }
+            Err(error) => (self.code, self.status) = (error.code(), reply::status_of(error).as_u16()),
         }
     }
 
@@ -149,8 +180,7 @@ impl Record<'_> {
         }
     }
 
-    /// How long each stage took: the body's way here, parsing it, the service, writing the answer. What was not reached
-    /// took no time; what was not finished took until now.
+    /// How long each of the [`STAGES`] took: nothing if it was not reached, until now if it did not end.
     fn stages(&self, now: Instant) -> [Option<Duration>; 4] {
         let ends = [self.read, self.parsed, self.executed, Some(now)];
         let mut begin = Some(self.began);
@@ -202,16 +232,46 @@ impl Record<'_> {
     }
 }
 
+impl Record<'_> {
+    fn tell_trace(&self, trace: &Trace, ended: Instant) {
+        let [read, parse, execute, respond] = self.stages(ended);
+        let size = |size: usize| i64::try_from(size).ok();
+        let details = &self.details;
+        trace.tell(&Ended {
+            route: self.route,
+            status: self.status,
+            code: self.code.name(),
+            began: self.began,
+            ended,
+            stages: &[(STAGES[0], read), (STAGES[1], parse), (STAGES[2], execute), (STAGES[3], respond)],
+            numbers: &[
+                ("http.request.body.size", size(self.request_bytes)),
+                ("http.response.body.size", size(self.answer_bytes)),
+                ("revgate.key_bytes", details.key_bytes.and_then(size)),
+                ("revgate.value_bytes", details.value_bytes.and_then(size)),
+                ("revgate.limit", details.limit),
+                ("revgate.compares", details.compares.and_then(size)),
+                ("revgate.operations", details.operations.and_then(size)),
+                ("revgate.count", details.count),
+                ("revgate.revision", details.revision),
+            ],
+        });
+    }
+}
+
 impl Drop for Record<'_> {
     fn drop(&mut self) {
-        let slow = self.observer.slow;
-        if slow.is_zero() || self.waits_for_others {
+        let slow = if self.waits_for_others { Duration::ZERO } else { self.observer.slow };
+        if slow.is_zero() && self.trace.is_none() {
             return;
         }
         let now = Instant::now();
         let took = now.saturating_duration_since(self.began);
-        if took > slow {
+        if !slow.is_zero() && took > slow {
             self.tell_slow(took, now);
+        }
+        if let Some(trace) = &self.trace {
+            self.tell_trace(trace, now);
         }
     }
 }

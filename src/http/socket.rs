@@ -7,7 +7,7 @@
 use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::StreamExt as _;
-use hyper::upgrade::Upgraded;
+use hyper::{HeaderMap, upgrade::Upgraded};
 use prometheus::IntCounter;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{self, Message, error::ProtocolError, protocol::CloseFrame};
@@ -372,6 +372,7 @@ async fn once(socket: &mut Socket, front: &Front, (method, route): (Method, &'st
         Err(error) => return End::Refused(error),
     };
     let mut record = front.observer.begin(route, Instant::now().into_std());
+    record.traced(&HeaderMap::new());
     record.read(text.len());
     if method.may_wait() {
         record.waits_for_others();

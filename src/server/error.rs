@@ -4,7 +4,12 @@ use std::{io, path::PathBuf, sync::Arc};
 
 use thiserror::Error;
 
-use crate::{bolt::BoltError, consensus::ConsensusError, http::TlsError, mvcc::MvccError};
+use crate::{
+    bolt::BoltError,
+    consensus::ConsensusError,
+    http::{TlsError, TracingError},
+    mvcc::MvccError,
+};
 
 use super::data_dir::DataDir;
 
@@ -88,6 +93,9 @@ pub enum ServerError {
     /// The certificates for clients.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The way to the collector of traces.
+    #[error(transparent)]
+    Tracing(#[from] TracingError),
     /// The HTTP front.
     #[error("the HTTP server did not start: {0}")]
     Http(#[source] io::Error),

@@ -32,7 +32,7 @@ use crate::{
     config::{Config, ListenUrl},
     consensus::{Consensus, ConsensusOptions},
     disk::{Disk, RealDisk},
-    http::{HttpListener, HttpOptions, HttpServer, Serves, Tls},
+    http::{HttpListener, HttpOptions, HttpServer, Serves, Tls, Tracing},
     lease::Lessor,
     metrics::{Detail, Metrics, Time},
     mvcc::{ReclaimOptions, Store, StoreOptions, buckets},
@@ -100,7 +100,9 @@ impl Server {
             .map_err(|error| ServerError::consensus(error, &data_dir))?;
         let services = Services::new(&config, state.clone(), consensus.clone(), &metrics);
         let tasks = Tasks::start(&config, &services, &metrics);
-        let http = start_http(&config, (listeners, metrics_listeners), tls, services.clone(), &metrics)?;
+        let tracing =
+            config.tracing.as_ref().map(|tracing| Tracing::start(tracing, state.members.local_id())).transpose()?;
+        let http = start_http(&config, (listeners, metrics_listeners), (tls, tracing), services.clone(), &metrics)?;
 
         metrics.version.with_label_values(&[&services.maintenance.versions().server]).set(1);
         metrics.id.with_label_values(&[&format!("{:x}", state.members.local_id())]).set(1);
@@ -250,7 +252,7 @@ fn consensus_options(config: &Config, state: &State, data_dir: &DataDir) -> Cons
 fn start_http(
     config: &Config,
     (clients, metrics_alone): (Vec<TcpListener>, Vec<TcpListener>),
-    tls: Option<Tls>,
+    (tls, tracing): (Option<Tls>, Option<Tracing>),
     services: Services,
     metrics: &Metrics,
 ) -> Result<HttpServer, ServerError> {
@@ -259,6 +261,7 @@ fn start_http(
         connections_max: config.connections_max,
         transport: config.transport.clone(),
         request_log: config.request_log.clone(),
+        tracing,
         tls,
     };
     let clients = clients.into_iter().zip(&config.listen_client_urls);

@@ -74,6 +74,11 @@ def find(all_objects, kind, name=FULLNAME):
     return found
 
 
+def settings(all_objects):
+    """The member's configuration file, read."""
+    return yaml.safe_load(find(all_objects, "ConfigMap", f"{FULLNAME}-config")["data"]["revgate.yaml"])
+
+
 def refusal(*values):
     """Why Helm refuses the values."""
     try:
@@ -132,6 +137,9 @@ class Pod:
         (self.container,) = spec["containers"]
         self.ports = {port["name"]: free_port() for port in self.container["ports"]}
         name = f"{FULLNAME}-0"
+        (work / "etc" / "config").mkdir(parents=True, exist_ok=True)
+        for file, text in find(all_objects, "ConfigMap", f"{FULLNAME}-config")["data"].items():
+            (work / "etc" / "config" / file).write_text(text)
         variables = environment(self.container, name)
         arguments = [self.here(expanded(argument, variables), work) for argument in self.container["args"]]
         self.log = open(work / "revgate.log", "w")

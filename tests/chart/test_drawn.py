@@ -11,7 +11,7 @@ import pytest
 
 from support import (
     AUTH, BACKUP, CHART, FULLNAME, MANAGED_TLS, MONITORING, MUTUAL_TLS, NAMESPACE, ROOT, SECRET_TLS, cluster, containers,
-    find, merged, objects, pods, promtool_agrees, texts,
+    find, merged, objects, pods, promtool_agrees, settings, texts,
 )
 
 # Of the versions that the chart says it is for, the oldest and the newest that there are schemas for.
@@ -46,7 +46,7 @@ def test_kubernetes_would_take_it(replicas, tls, auth, monitoring):
     stateful = find(drawn, "StatefulSet")
     assert stateful["spec"]["replicas"] == replicas
     wanted = {"Secret": auth, "Job": auth, "CronJob": monitoring, "ServiceMonitor": monitoring, "PrometheusRule": monitoring,
-              "ConfigMap": monitoring, "Certificate": tls == "managed"}
+              "Certificate": tls == "managed"}
     kinds = {each["kind"] for each in drawn}
     assert {kind: kind in kinds for kind in wanted} == wanted
 
@@ -100,13 +100,26 @@ def test_selectors_find_members_and_nothing_else():
 
 
 def test_the_stop_has_more_time_than_the_drain():
-    pod = find(objects(), "StatefulSet")["spec"]["template"]["spec"]
-    assert pod["terminationGracePeriodSeconds"] > 10 and "--drain-timeout=10s" in pod["containers"][0]["args"]
+    drawn = objects()
+    pod = find(drawn, "StatefulSet")["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] > 10 and settings(drawn)["drain-timeout"] == "10s"
 
 
 def test_large_numbers_are_written_out():
-    args = find(objects({"config": {"quotaBackendBytes": 8589934592}}), "StatefulSet")["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert "--quota-backend-bytes=8589934592" in args
+    values = {"config": {"quotaBackendBytes": 8589934592, "settings": {"reclaim-free-bytes": 1073741824}}}
+    text = find(objects(values), "ConfigMap", f"{FULLNAME}-config")["data"]["revgate.yaml"]
+    assert "quota-backend-bytes: 8589934592\n" in text and "reclaim-free-bytes: 1073741824\n" in text
+
+
+def test_settings_become_the_file_and_another_file_another_pod():
+    values = {"config": {"settings": {"cors": "*", "client-ping-interval": "10s", "enable-grpc-gateway": True, "log-outputs": ["stderr", "stdout"]}}}
+    drawn, plain = objects(values), objects()
+    assert settings(drawn) == {**settings(plain), **values["config"]["settings"]}
+    sums = [find(each, "StatefulSet")["spec"]["template"]["metadata"]["annotations"]["checksum/config"] for each in (drawn, plain, objects())]
+    assert sums[0] != sums[1] == sums[2]
+    pod = find(drawn, "StatefulSet")["spec"]["template"]["spec"]
+    assert {"name": "config", "configMap": {"name": f"{FULLNAME}-config"}} in pod["volumes"]
+    assert "--config-file=/etc/revgate/config/revgate.yaml" in pod["containers"][0]["args"]
 
 
 def test_a_closed_network_lets_the_chart_s_own_jobs_in():

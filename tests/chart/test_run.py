@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import urllib.error
 import urllib.request
 
 import pytest
@@ -50,6 +51,19 @@ def test_a_port_of_its_own_answers_probes_where_clients_need_certificates(work):
         pod.wait_until_ready()
         with urllib.request.urlopen(f"http://127.0.0.1:{pod.ports['metrics']}/metrics", timeout=5) as answer:
             assert b"etcd_server_has_leader 1" in answer.read()
+        assert pod.stop() == 0
+
+
+def test_a_member_is_run_by_its_settings(work):
+    values = {"config": {"maxTxnOps": 1, "settings": {"host-whitelist": "127.0.0.1", "wal-dir": "/x"}}}
+    with Pod(work, objects(values)) as pod:
+        pod.wait_until_ready()
+        put = {"request_put": {"key": "Zm9v"}}
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            ask(pod, "/v3/kv/txn", {"success": [put, put]})
+        assert b"too many operations" in refused.value.read()
+        # etcd's own settings are told as having no effect.
+        assert "wal-dir in " in pod.said() and "has no effect here" in pod.said()
         assert pod.stop() == 0
 
 

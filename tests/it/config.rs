@@ -75,3 +75,14 @@ fn a_member_is_run_by_its_file() {
     assert_eq!(members["members"][0]["name"], "by-file");
     assert!(server.output().contains("probes and metrics are on http://127.0.0.1:"), "{}", server.output());
 }
+
+#[test]
+fn an_argument_that_only_etcd_has_is_answered_in_words() {
+    let (code, _, complaint) = crate::files::revgate(&["serve", "--enable-pprof", "--name", "a"]);
+    assert_eq!(code, 2);
+    let note =
+        "note: etcd's --enable-pprof would have no effect here: there is no profiler in the process. Take it away.";
+    assert!(complaint.contains(note), "{complaint}");
+    let (code, _, complaint) = crate::files::revgate(&["serve", "--no-such-thing"]);
+    assert!(code == 2 && !complaint.contains("note: etcd's"), "{complaint}");
+}

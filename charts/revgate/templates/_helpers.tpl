@@ -111,6 +111,32 @@ annotations:
 {{- end -}}
 {{- end -}}
 
+{{- define "revgate.configName" -}}{{ include "revgate.fullname" . }}-config{{- end -}}
+
+{{/* The options that config.* has names of its own for, by their names. */}}
+{{- define "revgate.configOwn" -}}
+{{- with .Values.config -}}
+quota-backend-bytes: {{ .quotaBackendBytes | int64 }}
+auto-compaction-mode: {{ .autoCompaction.mode }}
+auto-compaction-retention: {{ .autoCompaction.retention | quote }}
+snapshot-count: {{ .snapshotCount | int64 }}
+max-txn-ops: {{ .maxTxnOps | int64 }}
+max-request-bytes: {{ .maxRequestBytes | int64 }}
+max-connections: {{ .maxConnections | int64 }}
+drain-timeout: {{ .drainTimeoutSeconds | int64 }}s
+log-level: {{ .logLevel }}
+log-format: {{ .logFormat }}
+{{- end -}}
+{{- end -}}
+
+{{/* All of the file. Helm reads numbers as floats: they are written out. */}}
+{{- define "revgate.configFile" -}}
+{{- include "revgate.configOwn" . }}
+{{- range $name, $value := .Values.config.settings }}
+{{ $name }}: {{ if kindIs "float64" $value }}{{ $value | int64 }}{{ else }}{{ $value | toJson }}{{ end }}
+{{- end }}
+{{- end -}}
+
 {{- define "revgate.authSecretName" -}}
 {{- .Values.auth.existingSecret | default (printf "%s-auth" (include "revgate.fullname" .)) -}}
 {{- end -}}

@@ -7,6 +7,15 @@
 {{- if le (int .Values.terminationGracePeriodSeconds) (int .Values.config.drainTimeoutSeconds) -}}
 {{- fail (printf "terminationGracePeriodSeconds is %d and config.drainTimeoutSeconds %d: a member would be killed while it waits for its clients. Make the first longer." (int .Values.terminationGracePeriodSeconds) (int .Values.config.drainTimeoutSeconds)) -}}
 {{- end -}}
+{{- $set := list "name" "config-file" "data-dir" "listen-client-urls" "advertise-client-urls" "listen-metrics-urls" "listen-peer-urls" "initial-advertise-peer-urls" "initial-cluster" "cert-file" "key-file" "trusted-ca-file" "client-cert-auth" "tls-min-version" "client-transport-security" "auth-token" "auth-token-ttl" -}}
+{{- $own := keys (include "revgate.configOwn" . | fromYaml) -}}
+{{- range $name, $value := .Values.config.settings -}}
+{{- if has $name $set -}}
+{{- fail (printf "config.settings has %s, which the chart sets itself, from tls, auth, metrics and the pod. Take it away." $name) -}}
+{{- else if has $name $own -}}
+{{- fail (printf "config.settings has %s, for which config has a name of its own. Use that." $name) -}}
+{{- end -}}
+{{- end -}}
 {{- if $client.enabled -}}
 {{- if and (not $client.existingSecret) (not $client.certManager.enabled) -}}
 {{- fail "tls.client.enabled needs a certificate: set tls.client.existingSecret, or tls.client.certManager.enabled." -}}

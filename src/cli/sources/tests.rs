@@ -16,7 +16,8 @@ fn read_with(text: &str, flags: &[&str], variables: &[&str]) -> Result<Sources, 
     args.push(path.clone().into());
     args.extend(flags.iter().map(Into::into));
     let command = help::arranged(Cli::command());
-    let read = super::read(&command, &args, 2, variables.iter().map(Into::into));
+    let pairs = variables.iter().map(|variable| variable.split_once('=').unwrap_or((variable, "")));
+    let read = super::read(&command, &args, 2, pairs.map(|(name, value)| (name.into(), value.into())));
     let shown = path.display().to_string();
     let plain = |text: String| text.replace(&shown, "FILE");
     let mut sources = read.map_err(|error| plain(error.to_string()))?;
@@ -152,6 +153,27 @@ fn variables_that_name_no_setting_are_told() {
         "REVGATE_PORT_2379_TCP_ADDR_ZZ is set and is no setting",
     ];
     assert_eq!(warnings, expected);
+}
+
+#[test]
+fn opentelemetry_s_own_variable_stands_in_for_an_address() {
+    const OTEL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318";
+    const NAME: &str = "distributed-tracing-address";
+    let endpoint = |sources: &Sources| config_of(sources).expect("settings").tracing.map(|tracing| tracing.endpoint);
+    let sources = read_with("", &[], &[OTEL]).expect("settings");
+    assert_eq!(setting(&sources, NAME), (Some("http://c:4318"), "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned()));
+    assert_eq!(endpoint(&sources).as_deref(), Some("http://c:4318/v1/traces"));
+    let sources = read_with("distributed-tracing-address: d:1", &[], &[OTEL]).expect("settings");
+    assert_eq!(setting(&sources, NAME), (Some("d:1"), "FILE:1".to_owned()));
+    let sources = read_with("", &["--distributed-tracing-address=e:1"], &[OTEL]).expect("settings");
+    assert_eq!(endpoint(&sources).as_deref(), Some("http://e:1/v1/traces"));
+    let sources = read_with("", &["--enable-distributed-tracing=false"], &[OTEL]).expect("settings");
+    assert_eq!(endpoint(&sources), None);
+    let sources = read_with("", &["--enable-distributed-tracing"], &[]).expect("settings");
+    assert_eq!(endpoint(&sources).as_deref(), Some("http://localhost:4318/v1/traces"));
+    assert_eq!(endpoint(&read_with("", &[], &[]).expect("settings")), None);
+    let refused = config_of(&read_with("", &[], &["OTEL_EXPORTER_OTLP_ENDPOINT=x"]).expect("settings"));
+    assert!(refused.expect_err("no URL").starts_with("OTEL_EXPORTER_OTLP_ENDPOINT: expected a URL such as"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
     config::{AUTH_TOKEN_TTL_DEFAULT, AuthTokens, AutoCompaction, Config, Transport},
     consensus::{Consensus, ConsensusOptions},
     disk::RealDisk,
-    http::{HttpListener, HttpOptions, HttpServer, Serves, Tls},
+    http::{HttpListener, HttpOptions, HttpServer, Serves, Tls, Tracing},
     lease::Lessor,
     members::{Member as Peer, Members},
     metrics::Metrics,
@@ -32,11 +32,12 @@ pub(super) struct MemberOptions {
     pub(super) connections_max: usize,
     pub(super) transport: Transport,
     pub(super) tls: Option<Tls>,
+    pub(super) tracing: Option<Tracing>,
 }
 
 impl Default for MemberOptions {
     fn default() -> MemberOptions {
-        MemberOptions { connections_max: 64, transport: Transport::default(), tls: None }
+        MemberOptions { connections_max: 64, transport: Transport::default(), tls: None, tracing: None }
     }
 }
 
@@ -87,6 +88,7 @@ fn config(dir: &std::path::Path) -> Config {
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_millis(100),
         request_log: Default::default(),
+        tracing: None,
         auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },
         bcrypt_cost: 4,
         drain_timeout: Duration::from_secs(5),
@@ -103,7 +105,7 @@ impl Member {
     }
 
     pub(super) async fn with(options: MemberOptions) -> Member {
-        let MemberOptions { connections_max, transport, tls } = options;
+        let MemberOptions { connections_max, transport, tls, tracing } = options;
         let dir = tempfile::tempdir().unwrap();
         let config = config(dir.path());
         let metrics = Metrics::new();
@@ -145,6 +147,7 @@ impl Member {
             connections_max,
             transport,
             request_log: config.request_log,
+            tracing,
             tls,
         };
         let listener = HttpListener { socket: listener, is_tls: options.tls.is_some(), serves: Serves::Everything };

@@ -15,4 +15,5 @@ mod routing;
 mod sockets;
 mod streams;
 mod tls;
+mod traces;
 mod transport;

@@ -24,23 +24,23 @@ use crate::{
 };
 
 /// An authority with the certificates it signs.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key.
-struct Identity {
+pub(super) struct Identity {
     certificate: rcgen::Certificate,
     key: KeyPair,
 }
 
 impl Authority {
-    fn new(name: &str) -> Authority {
+    pub(super) fn new(name: &str) -> Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
         Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    fn sign(&self, common_name: &str) -> Identity {
+    pub(super) fn sign(&self, common_name: &str) -> Identity {
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();
         if !common_name.is_empty() {
@@ -51,8 +51,15 @@ impl Authority {
     }
 }
 
+impl Authority {
+    /// Writes its own certificate.
+    pub(super) fn write(&self, path: &Path) {
+        fs::write(path, self.0.pem()).unwrap();
+    }
+}
+
 impl Identity {
-    fn write(&self, files: &TlsFiles) {
+    pub(super) fn write(&self, files: &TlsFiles) {
         fs::write(&files.cert, self.certificate.pem()).unwrap();
         fs::write(&files.key, self.key.serialize_pem()).unwrap();
     }
@@ -62,7 +69,7 @@ impl Identity {
     }
 }
 
-fn files(dir: &Path) -> TlsFiles {
+pub(super) fn files(dir: &Path) -> TlsFiles {
     TlsFiles { cert: dir.join("cert.pem"), key: dir.join("key.pem"), trusted_ca: None, min_version: TlsVersion::Tls12 }
 }
 

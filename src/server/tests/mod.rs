@@ -48,6 +48,7 @@ fn config(data_dir: &Path) -> Config {
         watch_progress_notify_interval: Duration::from_secs(600),
         warning_apply_duration: Duration::from_millis(100),
         request_log: Default::default(),
+        tracing: None,
         auth_tokens: AuthTokens::Simple { ttl: AUTH_TOKEN_TTL_DEFAULT },
         bcrypt_cost: 4,
         drain_timeout: Duration::from_secs(5),

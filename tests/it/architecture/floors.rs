@@ -45,7 +45,7 @@ pub(super) const TOP_FLOOR_STAIRS: [(&str, &str); 3] = [("main", "cli"), ("main"
 pub(super) const ASYNC_FLOOR_MIN: u32 = 6;
 
 /// A library and the places, relative to `src`, where its name may stand. A place ending in `/` is a whole room.
-pub(super) const LIBRARIES: [(&str, &[&str]); 8] = [
+pub(super) const LIBRARIES: [(&str, &[&str]); 12] = [
     ("openraft", &["consensus/"]),
     ("tokio_tungstenite", &["http/"]),
     ("memmap2", &["bolt/map.rs"]),
@@ -54,6 +54,10 @@ pub(super) const LIBRARIES: [(&str, &[&str]); 8] = [
     ("tokio_rustls", &["http/tls.rs", "http/client_tls.rs"]),
     ("x509_parser", &["http/tls.rs"]),
     ("saphyr_parser", &["cli/sources/file.rs"]),
+    ("opentelemetry", &["http/trace.rs", "http/trace/"]),
+    ("opentelemetry_sdk", &["http/trace.rs", "http/trace/"]),
+    ("opentelemetry_otlp", &["http/trace.rs", "http/trace/"]),
+    ("opentelemetry_http", &["http/trace.rs", "http/trace/"]),
 ];
 
 /// What of `prost` may be named everywhere: the trait that encodes and decodes our types, the error its decoding has, and
