@@ -7,6 +7,7 @@
 
 use std::{
     collections::VecDeque,
+    future::poll_fn,
     io::{self, IoSlice},
     pin::Pin,
     sync::Arc,
@@ -19,8 +20,7 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use prometheus::IntCounter;
-use std::future::poll_fn;
-use tokio::io::AsyncWrite as _;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -44,14 +44,14 @@ const IDLE_FRAMES_MAX: usize = 4;
 /// is free whenever it is taken.
 #[derive(Clone, Debug)]
 pub(super) struct Socket {
-    line: Arc<Mutex<Line>>,
+    line: Arc<Mutex<Line<TokioIo<Upgraded>>>>,
     /// Bytes of texts.
     sent: IntCounter,
 }
 
 #[derive(Debug)]
-struct Line {
-    socket: WebSocketStream<TokioIo<Upgraded>>,
+struct Line<C> {
+    socket: WebSocketStream<C>,
     frames: VecDeque<Frame>,
 }
 
@@ -69,13 +69,8 @@ impl Socket {
     /// Takes over a connection that was upgraded. Larger messages than `message_bytes_max` break it. Bytes of texts are
     /// added to `sent`.
     pub(super) async fn new(upgraded: Upgraded, message_bytes_max: usize, sent: IntCounter) -> Socket {
-        let config = WebSocketConfig::default()
-            .read_buffer_size(READ_BUFFER_BYTES)
-            .write_buffer_size(0)
-            .max_message_size(Some(message_bytes_max))
-            .max_frame_size(Some(message_bytes_max));
-        let socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
-        Socket { line: Arc::new(Mutex::new(Line { socket, frames: VecDeque::new() })), sent }
+        let line = Line::new(TokioIo::new(upgraded), message_bytes_max).await;
+        Socket { line: Arc::new(Mutex::new(line)), sent }
     }
 
     /// The next message; `None` once the connection has ended.
@@ -109,7 +104,17 @@ impl Socket {
     }
 }
 
-impl Line {
+impl<C: AsyncRead + AsyncWrite + Unpin> Line<C> {
+    async fn new(connection: C, message_bytes_max: usize) -> Line<C> {
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BUFFER_BYTES)
+            .write_buffer_size(0)
+            .max_message_size(Some(message_bytes_max))
+            .max_frame_size(Some(message_bytes_max));
+        let socket = WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await;
+        Line { socket, frames: VecDeque::new() }
+    }
+
     /// What is read may have to be answered by tungstenite, which it does at once: texts that have begun go first.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Message, Error>>> {
         if let Err(error) = ready!(self.poll_frames(context)) {
@@ -195,6 +200,14 @@ impl Frame {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use futures_util::StreamExt as _;
+    use tokio_tungstenite::tungstenite::protocol::frame::{
+        self,
+        coding::{Data, OpCode},
+    };
+
     use super::*;
 
     fn written(frame: &Frame) -> Vec<u8> {
@@ -207,14 +220,8 @@ mod tests {
         for length in [0, 1, 125, 126, 127, 65_535, 65_536, 200_000] {
             let text = "x".repeat(length);
             let mut expected = Vec::new();
-            let theirs = tokio_tungstenite::tungstenite::protocol::frame::Frame::message(
-                text.clone(),
-                tokio_tungstenite::tungstenite::protocol::frame::coding::OpCode::Data(
-                    tokio_tungstenite::tungstenite::protocol::frame::coding::Data::Text,
-                ),
-                true,
-            );
-            theirs.format(&mut expected).expect("memory takes it");
+            let theirs = frame::Frame::message(text.clone(), OpCode::Data(Data::Text), true);
+            theirs.format(&mut expected).unwrap();
             let mut ours = Frame::new(text.into());
             assert!(written(&ours) == expected, "{length}");
             for sent_bytes in (0..expected.len()).step_by(1 + expected.len() / 300) {
@@ -222,5 +229,37 @@ mod tests {
                 assert!(written(&ours) == expected[sent_bytes..], "{length} from {sent_bytes}");
             }
         }
+    }
+
+    /// The connection takes a few bytes at a time. While a text is half written, a ping comes that tungstenite answers.
+    #[tokio::test]
+    async fn an_answer_to_a_ping_waits_until_a_text_that_has_begun_is_out() {
+        const TEXTS: usize = 20;
+        let (near, far) = tokio::io::duplex(64);
+        let mut line = Line::new(near, 1 << 20).await;
+        let mut client = WebSocketStream::from_raw_socket(far, Role::Client, None).await;
+        client.send(Message::Ping("anyone?".into())).await.unwrap();
+        let text = |number: usize| format!("{number}{}", "x".repeat(100 * number));
+        for number in 0..TEXTS {
+            line.frames.push_back(Frame::new(text(number).into()));
+        }
+        let serving = tokio::spawn(async move {
+            let heard = poll_fn(|context| {
+                // Whichever is asked for first: both have something to say.
+                let _ = line.poll_flush(context)?;
+                line.poll_next(context)
+            });
+            assert!(matches!(heard.await, Some(Ok(Message::Ping(_)))));
+            line.frames.push_back(Frame::new("last".into()));
+            poll_fn(|context| line.poll_flush(context)).await.unwrap();
+            line
+        });
+        for number in 0..TEXTS {
+            assert_eq!(client.next().await.unwrap().unwrap(), Message::text(text(number)));
+        }
+        let (pong, last) = (client.next().await.unwrap().unwrap(), client.next().await.unwrap().unwrap());
+        assert_eq!((pong, last), (Message::Pong("anyone?".into()), Message::text("last")));
+        let line = serving.await.unwrap();
+        assert!(line.frames.capacity() <= IDLE_FRAMES_MAX, "nothing is kept");
     }
 }
