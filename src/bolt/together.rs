@@ -1,90 +1,99 @@
 //! Looking several keys up together.
 //!
-//! A look-up alone waits for memory, page by page: for a page's head, then for one key after another. Here all look-ups
-//! take each step together, so that their waits overlap; the answers are those of as many single look-ups.
+//! A look-up alone waits for memory, page by page: for a page's head, then for one key after another, then for the
+//! value. Here all look-ups take each step together, so that their waits overlap; the answers are those of as many
+//! single look-ups.
 
 use std::hint::black_box;
 
 use super::{
+    directory::{Directory, Place},
     error::BoltError,
-    page::{DEPTH_LEVELS_MAX, Page, Pages},
-    read::{Root, too_deep},
-    search::Search,
+    page::{LeafElement, Page, Pages},
+    read::{Root, find},
+    search::{Head, Search},
 };
 
 /// How far into a page its first touch goes: the head and the elements of a leaf of usual size.
-const TOUCHED_BYTES: u64 = 256;
+const TOUCHED_PAGE_BYTES: u64 = 256;
+/// How far into a pair: key and value of usual size.
+const TOUCHED_PAIR_BYTES: usize = 512;
 /// What memory comes in.
 const LINE_BYTES: usize = 64;
 
-/// The values of keys below a page, in the order of the keys; none for a key that is not there or is a bucket.
+/// The values of keys of a bucket, in the order of the keys; none for a key that is not there or is a bucket.
 pub(super) fn find_each<'tx>(
     pages: &Pages<'tx>,
     root: Root<'tx>,
+    directory: Option<&Directory>,
     keys: &[&[u8]],
 ) -> Result<Vec<Option<&'tx [u8]>>, BoltError> {
-    let root = match root {
-        Root::Page(id) => pages.page(id)?,
-        Root::Inline(page) => page,
+    let by_directory = directory.map_or_else(Vec::new, |directory| find_by(directory, pages, keys));
+    let mut found = by_directory.into_iter();
+    let each = keys.iter().map(|key| {
+        let element = match found.next().flatten() {
+            Some(element) => Some(element),
+            None => find(pages, root, key)?.map(|(_, element)| element),
+        };
+        Ok(element.filter(|element| !element.is_bucket()).map(|element| element.value()))
+    });
+    each.collect()
+}
+
+/// A look-up that has come to its leaf.
+struct InLeaf<'tx> {
+    leaf: Page<'tx>,
+    search: Search,
+}
+
+/// What the directory helps to find, in the order of the keys.
+fn find_by<'tx>(directory: &Directory, pages: &Pages<'tx>, keys: &[&[u8]]) -> Vec<Option<LeafElement<'tx>>> {
+    let place_of = |key: &&[u8]| {
+        let head = Head::of(key)?;
+        Some((head, directory.leaf_of(pages, head)?))
     };
-    let mut at = vec![root; keys.len()];
-    let mut children = vec![0; keys.len()];
-    for _ in 0..DEPTH_LEVELS_MAX {
-        if at.iter().all(|page| page.is_leaf) {
-            return search_each(&at, keys);
-        }
-        for ((page, key), child) in at.iter().zip(keys).zip(&mut children) {
-            if !page.is_leaf {
-                *child = page.child_for(key)?;
-            }
-        }
-        let below = at.iter().zip(&children).filter(|(page, _)| !page.is_leaf);
-        below.for_each(|(page, child)| touch(pages, page.child(*child)));
-        for (page, child) in at.iter_mut().zip(&children) {
-            if !page.is_leaf {
-                *page = pages.child(page, *child)?;
-            }
+    let places: Vec<Option<(Head, Place)>> = keys.iter().map(place_of).collect();
+    for (_, place) in places.iter().flatten() {
+        touch_page(pages, place.page);
+    }
+    let begun: Vec<Option<InLeaf<'tx>>> = places.iter().map(|place| begin_in_leaf(pages, place.as_ref()?)).collect();
+    for InLeaf { leaf, search } in begun.iter().flatten() {
+        if let Some(Ok(element)) = search.probe().map(|probe| leaf.leaf(probe)) {
+            touch(&element.pair[..element.pair.len().min(TOUCHED_PAIR_BYTES)]);
         }
     }
-    Err(too_deep(pages, root.id))
+    begun.iter().zip(keys).map(|(begun, key)| end_in_leaf(begun.as_ref()?, key)).collect()
+}
+
+/// Makes sure that a page is the leaf it is said to be, and guesses where in it the key is.
+fn begin_in_leaf<'tx>(pages: &Pages<'tx>, (head, place): &(Head, Place)) -> Option<InLeaf<'tx>> {
+    let leaf = pages.page(place.page).ok().filter(|page| page.is_leaf && page.count() > 0)?;
+    if Head::of(leaf.key(0).ok()?) != Some(place.low) {
+        return None;
+    }
+    let guess = head.guess_dense(place.low, place.high, leaf.count());
+    Some(InLeaf { leaf, search: Search::at(guess, leaf.count()) })
+}
+
+fn end_in_leaf<'tx>(InLeaf { leaf, search }: &InLeaf<'tx>, key: &[u8]) -> Option<LeafElement<'tx>> {
+    let mut search = *search;
+    while let Some(probe) = search.probe() {
+        let element = leaf.leaf(probe).ok()?;
+        match element.key().cmp(key) {
+            std::cmp::Ordering::Equal => return Some(element),
+            unequal => search.goes_on(unequal.is_lt()),
+        }
+    }
+    None
 }
 
 /// Has the beginning of a page brought into the caches. What is wrong with it is found when it is read.
-fn touch(pages: &Pages<'_>, id: u64) {
-    let start = id.saturating_mul(u64::from(pages.page_bytes));
-    if let Some(head) = pages.map.bytes(start, TOUCHED_BYTES) {
-        black_box(head.iter().step_by(LINE_BYTES).fold(0, |all, byte| all ^ byte));
+fn touch_page(pages: &Pages<'_>, id: u64) {
+    if let Some(beginning) = pages.beginning(id, TOUCHED_PAGE_BYTES) {
+        touch(beginning);
     }
 }
 
-/// Searches each key in its leaf, step by step together.
-fn search_each<'tx>(leaves: &[Page<'tx>], keys: &[&[u8]]) -> Result<Vec<Option<&'tx [u8]>>, BoltError> {
-    let begun = leaves.iter().zip(keys).map(|(leaf, key)| Search::begin(leaf, key));
-    let mut searches = begun.collect::<Result<Vec<_>, _>>()?;
-    let mut found = vec![None; keys.len()];
-    let mut under_way: Vec<usize> = (0..keys.len()).collect();
-    while !under_way.is_empty() {
-        let mut failure = None;
-        under_way.retain(|&at| {
-            let Some(probe) = searches[at].probe() else { return false };
-            match leaves[at].leaf(probe) {
-                Ok(element) if element.key() == keys[at] => {
-                    found[at] = (!element.is_bucket()).then(|| element.value());
-                    false
-                }
-                Ok(element) => {
-                    searches[at].goes_on(element.key() < keys[at]);
-                    true
-                }
-                Err(error) => {
-                    failure = Some(error);
-                    false
-                }
-            }
-        });
-        if let Some(error) = failure {
-            return Err(error);
-        }
-    }
-    Ok(found)
+fn touch(bytes: &[u8]) {
+    black_box(bytes.iter().step_by(LINE_BYTES).fold(0, |all, byte| all ^ byte));
 }
