@@ -14,7 +14,7 @@ use super::{
     search::{Head, Search},
 };
 
-/// Most pages that are listed: 32 bytes each.
+/// Most pages that are listed: 36 bytes each.
 const LISTED_PAGES_MAX: usize = 128 * 1024;
 
 /// The list that was made last. It holds no page of the file back.
@@ -53,6 +53,7 @@ pub(super) struct Directory {
     pages: Vec<u64>,
     /// Branches between a listed page and a leaf, the listed page included.
     branches_below: usize,
+    spread: Spread,
 }
 
 /// A page, and what lies in it: keys from `low` on, below `high` if anything is behind it.
@@ -69,7 +70,7 @@ type Level<'tx> = Vec<(&'tx [u8], u64)>;
 impl Directory {
     fn build(pages: &Pages<'_>, root: u64) -> Option<Directory> {
         let root = pages.page(root).ok().filter(|root| !root.is_leaf)?;
-        let mut level = Level::new();
+        let mut level = Level::with_capacity(root.count());
         list_children(&root, &mut level)?;
         let mut branches_below = branches_on_the_left(pages, &level)?;
         while branches_below > 0 {
@@ -77,12 +78,12 @@ impl Directory {
             level = next;
             branches_below -= 1;
         }
-        let starts = level.iter().map(|(name, _)| Head::of(name)).collect::<Option<Vec<_>>>()?;
-        starts.is_sorted_by(|a, b| a < b).then(|| Directory {
-            starts,
-            pages: level.iter().map(|(_, id)| *id).collect(),
-            branches_below,
-        })
+        let mut starts = Vec::with_capacity(level.len());
+        for (name, _) in &level {
+            starts.push(Head::of(name)?);
+        }
+        let spread = starts.is_sorted_by(|a, b| a < b).then(|| Spread::of(&starts))?;
+        Some(Directory { starts, pages: level.iter().map(|(_, id)| *id).collect(), branches_below, spread })
     }
 
     #[cfg(test)]
@@ -92,17 +93,65 @@ impl Directory {
 
     /// The leaf a key is in, if it is anywhere. Leaves are not looked at.
     pub(super) fn leaf_of(&self, pages: &Pages<'_>, key: Head) -> Option<Place> {
-        let (low, high) = (*self.starts.first()?, *self.starts.last()?);
-        let mut search = Search::at(key.guess_spread(low, Some(high), self.starts.len()), self.starts.len());
-        while let Some(probe) = search.probe() {
-            search.goes_on(self.starts[probe] <= key);
-        }
-        let at = search.end().checked_sub(1)?;
+        let near = self.spread.near(key);
+        let at = (near.start + self.starts.get(near)?.partition_point(|start| *start <= key)).checked_sub(1)?;
         let mut place = Place { page: self.pages[at], low: self.starts[at], high: self.starts.get(at + 1).copied() };
         for _ in 0..self.branches_below {
             place = below(&pages.page(place.page).ok()?, key, place)?;
         }
         Some(place)
+    }
+}
+
+/// Which of sorted keys are near a key, told by arithmetic: keys are numbered, and the numbers cut into stretches of the
+/// same length, about one for each key.
+#[derive(Debug)]
+struct Spread {
+    low: Head,
+    /// More than any second number of a key, so that the keys of one first number come before those of the next.
+    seconds: u64,
+    shift: u32,
+    /// How many keys are in the stretches before each one, and in all.
+    before: Vec<u32>,
+}
+
+impl Spread {
+    /// Of at most 2^32 keys, at least one.
+    fn of(keys: &[Head]) -> Spread {
+        let seconds = keys.iter().map(|key| key.numbers().1).max().unwrap_or(0).saturating_add(1);
+        let mut spread = Spread { low: keys[0], seconds, shift: 0, before: Vec::new() };
+        let last = spread.number(keys[keys.len() - 1]);
+        while last >> spread.shift > keys.len() as u64 {
+            spread.shift += 1;
+        }
+        let stretches = spread.stretch(last) + 1;
+        let mut stretch_ends = keys.iter().map(|key| spread.stretch(spread.number(*key))).peekable();
+        let mut before = Vec::with_capacity(stretches + 1);
+        let mut passed = 0;
+        for stretch in 0..=stretches {
+            before.push(passed);
+            while stretch_ends.next_if(|of_key| *of_key == stretch).is_some() {
+                passed += 1;
+            }
+        }
+        Spread { before, ..spread }
+    }
+
+    /// The keys among which those next to a key are, on both sides.
+    fn near(&self, key: Head) -> std::ops::Range<usize> {
+        let stretch = self.stretch(self.number(key)).min(self.before.len() - 2);
+        (self.before[stretch] as usize).saturating_sub(1)..self.before[stretch + 1] as usize
+    }
+
+    /// Not less for a greater key.
+    fn number(&self, key: Head) -> u64 {
+        let (first, second) = key.numbers();
+        let firsts = first.saturating_sub(self.low.numbers().0);
+        firsts.saturating_mul(self.seconds).saturating_add(second.min(self.seconds - 1))
+    }
+
+    fn stretch(&self, number: u64) -> usize {
+        usize::try_from(number >> self.shift).unwrap_or(usize::MAX)
     }
 }
 
@@ -142,13 +191,17 @@ fn branches_on_the_left(pages: &Pages<'_>, level: &Level<'_>) -> Option<usize> {
 
 /// What is below all pages of a level; inner `None`: too many to list.
 fn level_below<'tx>(pages: &Pages<'tx>, level: &Level<'tx>) -> Option<Option<Level<'tx>>> {
-    let mut next = Level::new();
+    let mut count = 0;
     for (name, id) in level {
         let page = pages.below(*id, name).ok().filter(|page| !page.is_leaf)?;
-        if next.len() + page.count() > LISTED_PAGES_MAX {
+        count += page.count();
+        if count > LISTED_PAGES_MAX {
             return Some(None);
         }
-        list_children(&page, &mut next)?;
+    }
+    let mut next = Level::with_capacity(count);
+    for (_, id) in level {
+        list_children(&pages.page(*id).ok()?, &mut next)?;
     }
     Some(Some(next))
 }
@@ -158,4 +211,40 @@ fn list_children<'tx>(branch: &Page<'tx>, level: &mut Level<'tx>) -> Option<()> 
         level.push((branch.branch_key(index).ok()?, branch.child(index)));
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        let number = || prop_oneof![4 => 0..50u64, 1 => 0..100_000u64, 1 => any::<u64>()];
+        let counted = (number(), number())
+            .prop_map(|(first, second)| [&first.to_be_bytes()[..], b"_", &second.to_be_bytes()].concat());
+        prop_oneof![8 => counted, 1 => prop::collection::vec(any::<u8>(), 0..24)]
+    }
+
+    proptest! {
+        #[test]
+        fn the_keys_near_one_are_those_next_to_it(keys in prop::collection::vec(key(), 1..200), asked in prop::collection::vec(key(), 1..50)) {
+            let mut heads: Vec<Head> = keys.iter().map(|key| Head::of(key).unwrap()).collect();
+            heads.sort_unstable();
+            heads.dedup();
+            // Of keys that are no two numbers, the numbers may be in another order: then nothing is promised.
+            prop_assume!(heads.is_sorted_by_key(|head| head.numbers()));
+            let spread = Spread::of(&heads);
+            for asked in asked.iter().map(|key| Head::of(key).unwrap()).chain(heads.iter().copied()) {
+                let near = spread.near(asked);
+                let at = near.start + heads[near].partition_point(|head| *head <= asked);
+                let is_in_order = heads.iter().all(|head| (*head <= asked) == (head.numbers() <= asked.numbers()));
+                if is_in_order {
+                    prop_assert_eq!(at, heads.partition_point(|head| *head <= asked));
+                }
+            }
+        }
+    }
 }

@@ -36,7 +36,7 @@ impl Head {
 
     /// The key taken for two numbers of eight bytes and a byte between them, as the longest of all buckets has them. Of
     /// other keys they are as good as any to guess by.
-    fn numbers(self) -> (u64, u64) {
+    pub(super) fn numbers(self) -> (u64, u64) {
         (self.0[0], self.0[1] << 8 | self.0[2] >> 56)
     }
 

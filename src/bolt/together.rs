@@ -4,7 +4,7 @@
 //! value. Here all look-ups take each step together, so that their waits overlap; the answers are those of as many
 //! single look-ups.
 
-use std::hint::black_box;
+use std::{array, hint::black_box};
 
 use super::{
     directory::{Directory, Place},
@@ -14,6 +14,9 @@ use super::{
     search::{Head, Search},
 };
 
+/// Keys that are looked up together: enough for their waits to overlap, and few enough for what is brought into the
+/// caches to be there still when it is used.
+pub(super) const TOGETHER_KEYS: usize = 64;
 /// How far into a page its first touch goes: the head and the elements of a leaf of usual size.
 const TOUCHED_PAGE_BYTES: u64 = 256;
 /// How far into a pair: key and value of usual size.
@@ -28,41 +31,46 @@ pub(super) fn find_each<'tx>(
     directory: Option<&Directory>,
     keys: &[&[u8]],
 ) -> Result<Vec<Option<&'tx [u8]>>, BoltError> {
-    let by_directory = directory.map_or_else(Vec::new, |directory| find_by(directory, pages, keys));
-    let mut found = by_directory.into_iter();
-    let each = keys.iter().map(|key| {
-        let element = match found.next().flatten() {
-            Some(element) => Some(element),
-            None => find(pages, root, key)?.map(|(_, element)| element),
-        };
-        Ok(element.filter(|element| !element.is_bucket()).map(|element| element.value()))
-    });
-    each.collect()
+    let mut found = Vec::with_capacity(keys.len());
+    for keys in keys.chunks(TOGETHER_KEYS) {
+        let by_directory = directory.map_or([None; TOGETHER_KEYS], |directory| find_by(directory, pages, keys));
+        for (key, element) in keys.iter().zip(by_directory) {
+            let element = match element {
+                Some(element) => Some(element),
+                None => find(pages, root, key)?.map(|(_, element)| element),
+            };
+            found.push(element.filter(|element| !element.is_bucket()).map(|element| element.value()));
+        }
+    }
+    Ok(found)
 }
 
 /// A look-up that has come to its leaf.
 struct InLeaf<'tx> {
     leaf: Page<'tx>,
-    search: Search,
+    guess: usize,
 }
 
-/// What the directory helps to find, in the order of the keys.
-fn find_by<'tx>(directory: &Directory, pages: &Pages<'tx>, keys: &[&[u8]]) -> Vec<Option<LeafElement<'tx>>> {
-    let place_of = |key: &&[u8]| {
-        let head = Head::of(key)?;
+/// What the directory helps to find of up to [`TOGETHER_KEYS`] keys, in their order.
+fn find_by<'tx>(
+    directory: &Directory,
+    pages: &Pages<'tx>,
+    keys: &[&[u8]],
+) -> [Option<LeafElement<'tx>>; TOGETHER_KEYS] {
+    let places: [Option<(Head, Place)>; TOGETHER_KEYS] = array::from_fn(|at| {
+        let head = Head::of(keys.get(at)?)?;
         Some((head, directory.leaf_of(pages, head)?))
-    };
-    let places: Vec<Option<(Head, Place)>> = keys.iter().map(place_of).collect();
+    });
     for (_, place) in places.iter().flatten() {
         touch_page(pages, place.page);
     }
-    let begun: Vec<Option<InLeaf<'tx>>> = places.iter().map(|place| begin_in_leaf(pages, place.as_ref()?)).collect();
-    for InLeaf { leaf, search } in begun.iter().flatten() {
-        if let Some(Ok(element)) = search.probe().map(|probe| leaf.leaf(probe)) {
+    let begun: [Option<InLeaf<'tx>>; TOGETHER_KEYS] = array::from_fn(|at| begin_in_leaf(pages, places[at].as_ref()?));
+    for InLeaf { leaf, guess } in begun.iter().flatten() {
+        if let Ok(element) = leaf.leaf(*guess) {
             touch(&element.pair[..element.pair.len().min(TOUCHED_PAIR_BYTES)]);
         }
     }
-    begun.iter().zip(keys).map(|(begun, key)| end_in_leaf(begun.as_ref()?, key)).collect()
+    array::from_fn(|at| end_in_leaf(begun[at].as_ref()?, keys[at]))
 }
 
 /// Makes sure that a page is the leaf it is said to be, and guesses where in it the key is.
@@ -71,12 +79,11 @@ fn begin_in_leaf<'tx>(pages: &Pages<'tx>, (head, place): &(Head, Place)) -> Opti
     if Head::of(leaf.key(0).ok()?) != Some(place.low) {
         return None;
     }
-    let guess = head.guess_dense(place.low, place.high, leaf.count());
-    Some(InLeaf { leaf, search: Search::at(guess, leaf.count()) })
+    Some(InLeaf { leaf, guess: head.guess_dense(place.low, place.high, leaf.count()) })
 }
 
-fn end_in_leaf<'tx>(InLeaf { leaf, search }: &InLeaf<'tx>, key: &[u8]) -> Option<LeafElement<'tx>> {
-    let mut search = *search;
+fn end_in_leaf<'tx>(InLeaf { leaf, guess }: &InLeaf<'tx>, key: &[u8]) -> Option<LeafElement<'tx>> {
+    let mut search = Search::at(*guess, leaf.count());
     while let Some(probe) = search.probe() {
         let element = leaf.leaf(probe).ok()?;
         match element.key().cmp(key) {
