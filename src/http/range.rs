@@ -130,7 +130,12 @@ impl RangeBody {
 async fn elsewhere<T: Send + 'static>(
     make: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    spawn_blocking(make).await.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))
+    bulk(make).await.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))
+}
+
+/// Where all work on long lists is done: a thread that nobody else waits for.
+fn bulk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    spawn_blocking(work)
 }
 
 /// What makes the pieces.
@@ -265,7 +270,7 @@ impl RangePieces {
             let Poll::Ready(turn) = self.turns.poll_acquire(context) else { return Poll::Pending };
             if let State::Idle(maker) = std::mem::replace(&mut self.state, State::Done) {
                 let pieces = self.maker_sends.clone();
-                self.state = State::Making(spawn_blocking(move || {
+                self.state = State::Making(bulk(move || {
                     let _turn = turn;
                     maker.run(&pieces)
                 }));
