@@ -203,7 +203,7 @@ fn scan(tx: &bolt::ReadTx) -> Result<Vec<Stored<'_>>, MvccError> {
 }
 
 fn in_index_order(a: &Stored<'_>, b: &Stored<'_>) -> std::cmp::Ordering {
-    a.key.cmp(&b.key).then(a.entry.revision.cmp(&b.entry.revision))
+    a.key.cmp(b.key).then(a.entry.revision.cmp(&b.entry.revision))
 }
 
 /// Splits a range of main revisions so that it pays to give each part to a thread.
