@@ -33,5 +33,6 @@ pub(super) fn open_read_only(disk: &Arc<dyn Disk>, path: &Path) -> Result<ReadTx
         map_bytes_max: file_bytes,
         view: Mutex::new(view),
         writer: Mutex::new(writer),
+        directories: Default::default(),
     })))
 }

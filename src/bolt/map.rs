@@ -59,7 +59,7 @@ impl Map {
         // SAFETY: `offset + len <= readable_bytes <= raw.len()`, so the range lies inside the mapping, which lives as
         // long as `self` and is never moved. The file holds these bytes: its length was read or allocated before
         // `readable_bytes` was set, and it is locked against other processes that respect locks. It goes on holding
-        // them while the slice lives: `Pages::raw`, the only caller, asks for nothing at or above its transaction's
+        // them while the slice lives: `Pages`, the only caller, asks for nothing at or above its transaction's
         // high-water mark, however damaged the page that led there; and `reclaim::cut` cuts the file only above the
         // marks of the last commit and of every open read transaction, which it looks at under the lock that opening
         // one takes, with the write transaction locked out. So a look-up cannot race with a cut of what it looks at.

@@ -5,14 +5,15 @@
 //! Bytes on disk are not trusted: damage is a [`BoltError`], never a panic. After a failed write or sync nothing more
 //! is written until the file is opened anew.
 //!
-//! From bottom to top: `map` (the file as memory), `page` and `meta` (the format), `freelist`, `search`, `read`, `together` and `cursor`
-//! (looking), `node`, `spill` and `write` (changing), `commit` and `open` (the file), `reclaim` (giving its unused room
+//! From bottom to top: `map` (the file as memory), `page` and `meta` (the format), `freelist`, `search`, `read`, `directory`,
+//! `together` and `cursor` (looking), `node`, `spill` and `write` (changing), `commit` and `open` (the file), `reclaim` (giving its unused room
 //! back), `snapshot` (a copy of it), `look`, `walk`, `check` and `inspect` (looking without writing, doubting, counting).
 //! This room knows nothing of revisions, leases or any other meaning of keys.
 
 mod check;
 mod commit;
 mod cursor;
+mod directory;
 mod error;
 mod freelist;
 mod inspect;
@@ -46,6 +47,7 @@ use parking_lot::Mutex;
 
 use crate::disk::{Disk, File};
 
+use directory::Directories;
 use freelist::Freelist;
 use map::Map;
 use meta::{Meta, NO_FREELIST};
@@ -108,6 +110,8 @@ struct Inner {
     view: Mutex<View>,
     /// Held by the write transaction for as long as it lives. Taken before `view`.
     writer: Mutex<Writer>,
+    /// For those that look many keys up.
+    directories: Directories,
 }
 
 /// What readers see of the file.

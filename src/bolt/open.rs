@@ -80,8 +80,15 @@ fn open_file(file: Box<dyn File>, path: &Path, map_bytes_max: u64) -> Result<Db,
     let unknown = file_bytes.div_ceil(u64::from(meta.page_bytes));
     let slot_high_water = slots.map(|slot| slot.map_or(unknown, |meta| meta.high_water));
     let writer = Writer { freelist, file_bytes, freelist_run, poisoned: false, slot_high_water };
-    let inner =
-        Inner { path: path.to_owned(), file, map, map_bytes_max, view: Mutex::new(view), writer: Mutex::new(writer) };
+    let inner = Inner {
+        path: path.to_owned(),
+        file,
+        map,
+        map_bytes_max,
+        view: Mutex::new(view),
+        writer: Mutex::new(writer),
+        directories: Default::default(),
+    };
     Ok(Db { inner: Arc::new(inner) })
 }
 

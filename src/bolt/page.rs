@@ -70,6 +70,15 @@ impl<'a> Pages<'a> {
         }
     }
 
+    /// The beginning of a page, whatever is in it; `None` if there is no such page.
+    pub(super) fn beginning(&self, id: u64, bytes: u64) -> Option<&'a [u8]> {
+        if id < FIRST_DATA_PAGE || id >= self.high_water {
+            return None;
+        }
+        let page_bytes = u64::from(self.page_bytes);
+        self.map.bytes(id * page_bytes, bytes.min(page_bytes))
+    }
+
     /// A branch or leaf page.
     pub(super) fn page(&self, id: u64) -> Result<Page<'a>, BoltError> {
         Page::decode(self.path, id, self.raw(id)?)

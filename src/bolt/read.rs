@@ -6,6 +6,7 @@ use crate::disk::File;
 
 use super::{
     Cursor, Inner, Readers,
+    directory::Key,
     error::BoltError,
     meta::Meta,
     page::{self, DEPTH_LEVELS_MAX, LeafElement, Page, Pages},
@@ -14,6 +15,9 @@ use super::{
 
 /// A bucket's header in its value: root page and sequence.
 pub(super) const BUCKET_HEADER_BYTES: usize = 16;
+
+/// Keys looked up at once for which a list of the bucket's leaves is made. Tests make it for every look-up.
+const DIRECTORY_KEYS_MIN: usize = if cfg!(test) { 1 } else { 32 };
 
 /// A consistent view of the file at one commit. Pins its pages until dropped.
 ///
@@ -51,7 +55,7 @@ impl ReadTx {
 
     /// The bucket whose keys are the names of the top-level buckets.
     pub fn root(&self) -> Bucket<'_> {
-        Bucket { pages: self.pages(), root: Root::Page(self.meta.root) }
+        Bucket { tx: self, pages: self.pages(), root: Root::Page(self.meta.root) }
     }
 
     pub(super) fn pages(&self) -> Pages<'_> {
@@ -60,6 +64,11 @@ impl ReadTx {
 
     pub(super) fn meta(&self) -> Meta {
         self.meta
+    }
+
+    #[cfg(test)]
+    pub(super) fn inner_directories(&self) -> &super::directory::Directories {
+        &self.inner.directories
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -162,6 +171,7 @@ pub(super) fn too_deep(pages: &Pages<'_>, id: u64) -> BoltError {
 /// A bucket seen by a read transaction; slices it returns live as long as the transaction is borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket<'tx> {
+    tx: &'tx ReadTx,
     pages: Pages<'tx>,
     root: Root<'tx>,
 }
@@ -176,7 +186,13 @@ impl<'tx> Bucket<'tx> {
     /// The values of several keys, in their order. Faster than one [`get`](Self::get) after another where the keys are far
     /// apart.
     pub fn get_each(&self, keys: &[&[u8]]) -> Result<Vec<Option<&'tx [u8]>>, BoltError> {
-        together::find_each(&self.pages, self.root, keys)
+        let directory = match self.root {
+            Root::Page(root) if keys.len() >= DIRECTORY_KEYS_MIN => {
+                self.tx.inner.directories.of(&self.pages, Key { txid: self.tx.meta.txid, root })
+            }
+            _ => None,
+        };
+        together::find_each(&self.pages, self.root, directory.as_deref(), keys)
     }
 
     /// A bucket nested in this one, if there is one by this name.
@@ -184,7 +200,7 @@ impl<'tx> Bucket<'tx> {
         match find(&self.pages, self.root, name)? {
             Some((home, element)) if element.is_bucket() => {
                 let header = bucket_header(&self.pages, home, &element)?;
-                Ok(Some(Bucket { pages: self.pages, root: header.root }))
+                Ok(Some(Bucket { root: header.root, ..*self }))
             }
             _ => Ok(None),
         }

@@ -1,90 +1,106 @@
 //! Looking several keys up together.
 //!
-//! A look-up alone waits for memory, page by page: for a page's head, then for one key after another. Here all look-ups
-//! take each step together, so that their waits overlap; the answers are those of as many single look-ups.
+//! A look-up alone waits for memory, page by page: for a page's head, then for one key after another, then for the
+//! value. Here all look-ups take each step together, so that their waits overlap; the answers are those of as many
+//! single look-ups.
 
-use std::hint::black_box;
+use std::{array, hint::black_box};
 
 use super::{
+    directory::{Directory, Place},
     error::BoltError,
-    page::{DEPTH_LEVELS_MAX, Page, Pages},
-    read::{Root, too_deep},
-    search::Search,
+    page::{LeafElement, Page, Pages},
+    read::{Root, find},
+    search::{Head, Search},
 };
 
+/// Keys that are looked up together: enough for their waits to overlap, and few enough for what is brought into the
+/// caches to be there still when it is used.
+pub(super) const TOGETHER_KEYS: usize = 64;
 /// How far into a page its first touch goes: the head and the elements of a leaf of usual size.
-const TOUCHED_BYTES: u64 = 256;
+const TOUCHED_PAGE_BYTES: u64 = 256;
+/// How far into a pair: key and value of usual size.
+const TOUCHED_PAIR_BYTES: usize = 512;
 /// What memory comes in.
 const LINE_BYTES: usize = 64;
 
-/// The values of keys below a page, in the order of the keys; none for a key that is not there or is a bucket.
+/// The values of keys of a bucket, in the order of the keys; none for a key that is not there or is a bucket.
 pub(super) fn find_each<'tx>(
     pages: &Pages<'tx>,
     root: Root<'tx>,
+    directory: Option<&Directory>,
     keys: &[&[u8]],
 ) -> Result<Vec<Option<&'tx [u8]>>, BoltError> {
-    let root = match root {
-        Root::Page(id) => pages.page(id)?,
-        Root::Inline(page) => page,
-    };
-    let mut at = vec![root; keys.len()];
-    let mut children = vec![0; keys.len()];
-    for _ in 0..DEPTH_LEVELS_MAX {
-        if at.iter().all(|page| page.is_leaf) {
-            return search_each(&at, keys);
-        }
-        for ((page, key), child) in at.iter().zip(keys).zip(&mut children) {
-            if !page.is_leaf {
-                *child = page.child_for(key)?;
-            }
-        }
-        let below = at.iter().zip(&children).filter(|(page, _)| !page.is_leaf);
-        below.for_each(|(page, child)| touch(pages, page.child(*child)));
-        for (page, child) in at.iter_mut().zip(&children) {
-            if !page.is_leaf {
-                *page = pages.child(page, *child)?;
-            }
-        }
-    }
-    Err(too_deep(pages, root.id))
-}
-
-/// Has the beginning of a page brought into the caches. What is wrong with it is found when it is read.
-fn touch(pages: &Pages<'_>, id: u64) {
-    let start = id.saturating_mul(u64::from(pages.page_bytes));
-    if let Some(head) = pages.map.bytes(start, TOUCHED_BYTES) {
-        black_box(head.iter().step_by(LINE_BYTES).fold(0, |all, byte| all ^ byte));
-    }
-}
-
-/// Searches each key in its leaf, step by step together.
-fn search_each<'tx>(leaves: &[Page<'tx>], keys: &[&[u8]]) -> Result<Vec<Option<&'tx [u8]>>, BoltError> {
-    let begun = leaves.iter().zip(keys).map(|(leaf, key)| Search::begin(leaf, key));
-    let mut searches = begun.collect::<Result<Vec<_>, _>>()?;
-    let mut found = vec![None; keys.len()];
-    let mut under_way: Vec<usize> = (0..keys.len()).collect();
-    while !under_way.is_empty() {
-        let mut failure = None;
-        under_way.retain(|&at| {
-            let Some(probe) = searches[at].probe() else { return false };
-            match leaves[at].leaf(probe) {
-                Ok(element) if element.key() == keys[at] => {
-                    found[at] = (!element.is_bucket()).then(|| element.value());
-                    false
-                }
-                Ok(element) => {
-                    searches[at].goes_on(element.key() < keys[at]);
-                    true
-                }
-                Err(error) => {
-                    failure = Some(error);
-                    false
-                }
-            }
-        });
-        if let Some(error) = failure {
-            return Err(error);
+    let mut found = Vec::with_capacity(keys.len());
+    for keys in keys.chunks(TOGETHER_KEYS) {
+        let by_directory = directory.map_or([None; TOGETHER_KEYS], |directory| find_by(directory, pages, keys));
+        for (key, element) in keys.iter().zip(by_directory) {
+            let element = match element {
+                Some(element) => Some(element),
+                None => find(pages, root, key)?.map(|(_, element)| element),
+            };
+            found.push(element.filter(|element| !element.is_bucket()).map(|element| element.value()));
         }
     }
     Ok(found)
+}
+
+/// A look-up that has come to its leaf.
+struct InLeaf<'tx> {
+    leaf: Page<'tx>,
+    guess: usize,
+}
+
+/// What the directory helps to find of up to [`TOGETHER_KEYS`] keys, in their order.
+fn find_by<'tx>(
+    directory: &Directory,
+    pages: &Pages<'tx>,
+    keys: &[&[u8]],
+) -> [Option<LeafElement<'tx>>; TOGETHER_KEYS] {
+    let places: [Option<(Head, Place)>; TOGETHER_KEYS] = array::from_fn(|at| {
+        let head = Head::of(keys.get(at)?)?;
+        Some((head, directory.leaf_of(pages, head)?))
+    });
+    for (_, place) in places.iter().flatten() {
+        touch_page(pages, place.page);
+    }
+    let begun: [Option<InLeaf<'tx>>; TOGETHER_KEYS] = array::from_fn(|at| begin_in_leaf(pages, places[at].as_ref()?));
+    for InLeaf { leaf, guess } in begun.iter().flatten() {
+        if let Ok(element) = leaf.leaf(*guess) {
+            touch(&element.pair[..element.pair.len().min(TOUCHED_PAIR_BYTES)]);
+        }
+    }
+    array::from_fn(|at| end_in_leaf(begun[at].as_ref()?, keys[at]))
+}
+
+/// Makes sure that a page is the leaf it is said to be, and guesses where in it the key is.
+fn begin_in_leaf<'tx>(pages: &Pages<'tx>, (head, place): &(Head, Place)) -> Option<InLeaf<'tx>> {
+    let leaf = pages.page(place.page).ok().filter(|page| page.is_leaf && page.count() > 0)?;
+    if Head::of(leaf.key(0).ok()?) != Some(place.low) {
+        return None;
+    }
+    Some(InLeaf { leaf, guess: head.guess_dense(place.low, place.high, leaf.count()) })
+}
+
+fn end_in_leaf<'tx>(InLeaf { leaf, guess }: &InLeaf<'tx>, key: &[u8]) -> Option<LeafElement<'tx>> {
+    let mut search = Search::at(*guess, leaf.count());
+    while let Some(probe) = search.probe() {
+        let element = leaf.leaf(probe).ok()?;
+        match element.key().cmp(key) {
+            std::cmp::Ordering::Equal => return Some(element),
+            unequal => search.goes_on(unequal.is_lt()),
+        }
+    }
+    None
+}
+
+/// Has the beginning of a page brought into the caches. What is wrong with it is found when it is read.
+fn touch_page(pages: &Pages<'_>, id: u64) {
+    if let Some(beginning) = pages.beginning(id, TOUCHED_PAGE_BYTES) {
+        touch(beginning);
+    }
+}
+
+fn touch(bytes: &[u8]) {
+    black_box(bytes.iter().step_by(LINE_BYTES).fold(0, |all, byte| all ^ byte));
 }

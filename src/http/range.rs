@@ -1,9 +1,8 @@
 //! The answer to a range: whole if it is small, else a stream from the cursor to the socket.
 //!
-//! A piece is made, in turn with those of other lists, when the connection asks for one, and one ahead of it, on a
-//! thread where that keeps nobody waiting: a client that does not read holds two pieces and no thread. What goes wrong
-//! in the middle breaks the transfer, so that nobody takes what came so far for the answer. Must never know: how keys
-//! are kept.
+//! Pieces are made ahead of the connection, a few at a time and in turn with those of other lists, on a thread where
+//! that keeps nobody waiting: a client that does not read holds a few pieces and no thread. What goes wrong in the
+//! middle breaks the transfer, so that nobody takes what came so far for the answer. Must never know: how keys are kept.
 
 use std::{
     future::Future,
@@ -16,6 +15,7 @@ use std::{
 use bytes::Bytes;
 use prometheus::IntCounter;
 use tokio::{
+    sync::mpsc,
     task::{JoinHandle, spawn_blocking},
     time::{Sleep, sleep},
 };
@@ -37,8 +37,14 @@ use crate::{
 pub(super) const WHOLE_BYTES_MAX: usize = 256 * 1024;
 /// A piece ends with the pair that takes it beyond this.
 const PIECE_BYTES: usize = 128 * 1024;
-/// Pairs asked of the cursor at a time.
-const STEP_KEYS: usize = 1_000;
+/// Most pieces that wait for the connection.
+const PIECES_AHEAD_MAX: usize = 4;
+/// Once so few of them are left, the next ones are made: several at once, for waking a thread takes its time.
+const PIECES_AHEAD_MIN: usize = 1;
+/// Most pairs asked of the cursor at a time.
+const STEP_KEYS_MAX: usize = 1_000;
+/// The same while nothing is known of their size.
+const FIRST_STEP_KEYS: usize = 64;
 /// Room for an answer without pairs or values.
 const SMALL_ANSWER_BYTES: usize = 256;
 
@@ -109,8 +115,9 @@ impl RangeBody {
     /// Makes the next piece.
     fn piece(mut self: Box<Self>, bytes: usize) -> Result<Piece, ApiError> {
         loop {
+            let step_keys = self.step_keys(bytes);
             let writer = &mut self.writer;
-            let more = self.cursor.next_chunk_while(STEP_KEYS, &mut |kv| {
+            let more = self.cursor.next_chunk_while(step_keys, &mut |kv| {
                 writer.pair(kv);
                 if writer.len() < bytes { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
@@ -121,41 +128,80 @@ impl RangeBody {
                 return Ok((self.writer.end(more, count, &token), Err(count)));
             }
             if self.writer.len() >= bytes {
-                return Ok((self.writer.take(), Ok(self)));
+                return Ok((self.writer.take(PIECE_BYTES), Ok(self)));
             }
         }
+    }
+
+    /// How many pairs the piece will take, as far as can be told: more would be looked for in vain.
+    fn step_keys(&self, bytes: usize) -> usize {
+        let Some(pair_bytes) = self.writer.pair_bytes() else { return FIRST_STEP_KEYS };
+        let room_bytes = bytes.saturating_sub(self.writer.len());
+        (room_bytes / pair_bytes.max(1) + 1).min(STEP_KEYS_MAX)
     }
 }
 
 async fn elsewhere<T: Send + 'static>(
     make: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    spawn_blocking(make).await.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))
+    bulk(make).await.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))
+}
+
+/// Where all work on long lists is done: a thread that nobody else waits for.
+fn bulk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    spawn_blocking(work)
+}
+
+/// What makes the pieces.
+struct Maker {
+    /// The piece that was made before anybody asked.
+    first: Option<Vec<u8>>,
+    body: Box<RangeBody>,
+    encoder: Encoder,
+}
+
+/// How it went: all is made, or there is no room for more.
+type Ran = Result<Option<Box<Maker>>, ApiError>;
+
+impl Maker {
+    /// Makes pieces as long as there is room for them.
+    fn run(mut self: Box<Self>, pieces: &mpsc::Sender<Bytes>) -> Ran {
+        for _ in 0..PIECES_AHEAD_MAX {
+            // Or nobody waits for them any more.
+            let Ok(room) = pieces.try_reserve() else { break };
+            let (piece, rest) = match self.first.take() {
+                Some(first) => (first, Ok(self.body)),
+                None => self.body.piece(PIECE_BYTES)?,
+            };
+            let encoded =
+                self.encoder.encode(piece, rest.is_err()).map_err(|error| ApiError::Internal(error.to_string()))?;
+            // An encoder may keep a piece to itself until it has more.
+            if !encoded.is_empty() {
+                room.send(encoded.into());
+            }
+            let Ok(body) = rest else { return Ok(None) };
+            self.body = body;
+        }
+        Ok(Some(self))
+    }
 }
 
 /// An answer on its way, piece by piece.
 pub(super) struct RangePieces {
-    /// The piece that was made before anybody asked.
-    first: Option<Vec<u8>>,
     state: State,
+    made: mpsc::Receiver<Bytes>,
+    maker_sends: mpsc::Sender<Bytes>,
     turns: PollSemaphore,
-    encoder: Encoder,
     deadline: Option<Pin<Box<Sleep>>>,
     call: Call,
     streamed: IntCounter,
 }
 
 enum State {
-    Idle(Box<RangeBody>),
-    Making(JoinHandle<Result<Made, ApiError>>),
+    Idle(Box<Maker>),
+    Making(JoinHandle<Ran>),
+    Failed(ApiError),
     Done,
-}
-
-/// A piece, encoded, with what encodes and what makes the next one.
-struct Made {
-    piece: Bytes,
-    encoder: Encoder,
-    rest: Option<Box<RangeBody>>,
 }
 
 impl RangePieces {
@@ -168,20 +214,17 @@ impl RangePieces {
         call: Call,
         streamed: IntCounter,
     ) -> RangePieces {
-        RangePieces {
-            first: Some(first),
-            state: State::Idle(rest),
-            turns,
-            encoder: Encoder::new(Encoding::Identity),
-            deadline: remaining.map(|remaining| Box::pin(sleep(remaining))),
-            call,
-            streamed,
-        }
+        let maker = Maker { first: Some(first), body: rest, encoder: Encoder::new(Encoding::Identity) };
+        let (maker_sends, made) = mpsc::channel(PIECES_AHEAD_MAX);
+        let deadline = remaining.map(|remaining| Box::pin(sleep(remaining)));
+        RangePieces { state: State::Idle(Box::new(maker)), made, maker_sends, turns, deadline, call, streamed }
     }
 
     /// Has the pieces encoded. To be called before the first is asked for.
     pub(super) fn encode(&mut self, encoding: Encoding) {
-        self.encoder = Encoder::new(encoding);
+        if let State::Idle(maker) = &mut self.state {
+            maker.encoder = Encoder::new(encoding);
+        }
     }
 
     /// The next piece. An error breaks the transfer.
@@ -213,55 +256,45 @@ impl RangePieces {
             return Poll::Ready(Err(ApiError::DeadlineExceeded));
         }
         loop {
+            if let Poll::Ready(Some(piece)) = self.made.poll_recv(context) {
+                if self.made.len() <= PIECES_AHEAD_MIN {
+                    // If it is not its turn, there will be time for that when there are none left.
+                    let _ = self.poll_made(context);
+                }
+                return Poll::Ready(Ok(Some(piece)));
+            }
+            ready!(self.poll_made(context));
             match std::mem::replace(&mut self.state, State::Done) {
-                State::Done => return Poll::Ready(Ok(None)),
-                State::Idle(body) => {
-                    if self.make(context, body).is_pending() {
-                        return Poll::Pending;
-                    }
-                }
-                State::Making(mut making) => {
-                    let Poll::Ready(made) = Pin::new(&mut making).poll(context) else {
-                        self.state = State::Making(making);
-                        return Poll::Pending;
-                    };
-                    let made = made.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())));
-                    let Made { piece, encoder, rest } = made?;
-                    self.encoder = encoder;
-                    if let Some(rest) = rest {
-                        // One ahead, if it is its turn.
-                        let _ = self.make(context, rest);
-                    }
-                    // An encoder may keep a piece to itself until it has more.
-                    if !piece.is_empty() {
-                        return Poll::Ready(Ok(Some(piece)));
-                    }
-                }
+                State::Failed(error) => return Poll::Ready(Err(error)),
+                // The runtime may have had a task wait that has had its share.
+                State::Done if self.made.is_empty() => return Poll::Ready(Ok(None)),
+                State::Done => return Poll::Pending,
+                under_way => self.state = under_way,
             }
         }
     }
 
-    /// Begins with the next piece once it is its turn.
-    fn make(&mut self, context: &mut Context<'_>, body: Box<RangeBody>) -> Poll<()> {
-        let Poll::Ready(turn) = self.turns.poll_acquire(context) else {
-            self.state = State::Idle(body);
-            return Poll::Pending;
-        };
-        let first = self.first.take();
-        let mut encoder = std::mem::replace(&mut self.encoder, Encoder::new(Encoding::Identity));
-        self.state = State::Making(spawn_blocking(move || {
-            let (piece, rest) = match first {
-                Some(first) => (first, Some(body)),
-                None => {
-                    let (piece, rest) = body.piece(PIECE_BYTES)?;
-                    (piece, rest.ok())
-                }
+    /// Sees what became of what is being made; has more made if there is more, and once it is its turn. Ready if there
+    /// is something to be seen.
+    fn poll_made(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let State::Making(making) = &mut self.state {
+            let ran = ready!(Pin::new(making).poll(context));
+            self.state = match ran.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string()))) {
+                Ok(Some(maker)) => State::Idle(maker),
+                Ok(None) => State::Done,
+                Err(error) => State::Failed(error),
             };
-            let encoded =
-                encoder.encode(piece, rest.is_none()).map_err(|error| ApiError::Internal(error.to_string()))?;
-            drop(turn);
-            Ok(Made { piece: encoded.into(), encoder, rest })
-        }));
+        }
+        if let State::Idle(_) = self.state {
+            let Poll::Ready(turn) = self.turns.poll_acquire(context) else { return Poll::Pending };
+            if let State::Idle(maker) = std::mem::replace(&mut self.state, State::Done) {
+                let pieces = self.maker_sends.clone();
+                self.state = State::Making(bulk(move || {
+                    let _turn = turn;
+                    maker.run(&pieces)
+                }));
+            }
+        }
         Poll::Ready(())
     }
 }

@@ -7,7 +7,7 @@ use super::{
     index::{Direction, Entry, Resume},
     pins::{Pin, ReadKind},
     selection::Selection,
-    state::{LOCKED_WALK_KEYS_MAX, LOOKUPS_TOGETHER, Shared, Source, State, VIEW_VALUES_MAX, Values},
+    state::{LOCKED_WALK_KEYS_MAX, Shared, Source, State, VIEW_VALUES_MAX, Values},
 };
 use crate::{bolt, proto::mvccpb};
 
@@ -301,6 +301,15 @@ struct Found {
     seen: i64,
 }
 
+impl Found {
+    fn source(&self) -> Option<&Source> {
+        match &self.given {
+            Given::Pair(source) => Some(source),
+            Given::Bare { .. } => None,
+        }
+    }
+}
+
 /// What is to be given of a key.
 enum Given {
     /// Its pair, from where it is.
@@ -393,29 +402,25 @@ fn visit_found(
     mut keys: &[u8],
     visit: &mut dyn FnMut(KeyValueRef<'_>) -> ControlFlow<()>,
 ) -> Result<(usize, Resume), MvccError> {
-    let values = Values::of(tx)?;
-    let mut visited = 0;
-    for together in found.chunks(LOOKUPS_TOGETHER) {
-        let sources = together.iter().filter_map(|found| match &found.given {
-            Given::Pair(source) => Some(source),
-            Given::Bare { .. } => None,
-        });
-        let mut pairs = values.pairs(&sources.collect::<Vec<_>>())?.into_iter();
-        for Found { given, .. } in together {
-            let kv = match given {
-                Given::Pair(_) => pairs.next().expect("as many are found as were asked for").into(),
-                Given::Bare { key_bytes, entry } => {
-                    let (key, rest) = keys.split_at(*key_bytes);
-                    keys = rest;
-                    let KeyMeta { create_revision, mod_revision, version } = entry.meta();
-                    KeyValueRef { key, create_revision, mod_revision, version, value: &[], lease: 0 }
-                }
-            };
-            visited += 1;
-            if visit(kv).is_break() {
-                return Ok((visited, Some(kv.key.into())));
+    let (mut visited, mut last) = (0, None);
+    Values::of(tx)?.visit_each(found, Found::source, |Found { given, .. }, pair| {
+        let kv = match (given, pair) {
+            (_, Some(pair)) => pair.into(),
+            (Given::Bare { key_bytes, entry }, None) => {
+                let (key, rest) = keys.split_at(*key_bytes);
+                keys = rest;
+                let KeyMeta { create_revision, mod_revision, version } = entry.meta();
+                KeyValueRef { key, create_revision, mod_revision, version, value: &[], lease: 0 }
             }
+            // What names a source comes with its pair.
+            (Given::Pair(_), None) => return ControlFlow::Continue(()),
+        };
+        visited += 1;
+        let flow = visit(kv);
+        if flow.is_break() {
+            last = Some(kv.key.into());
         }
-    }
-    Ok((visited, None))
+        flow
+    })?;
+    Ok((visited, last))
 }

@@ -162,15 +162,16 @@ fn damaged_mark(name: &[u8]) -> MvccError {
     MvccError::damaged(Revision::default(), what)
 }
 
-/// One stored revision of a key, without its value.
-struct Stored {
-    key: Box<[u8]>,
+/// One stored revision of a key, without its value. The key lies in the file: a copy of each would leave memory behind
+/// that is used no more and hardly given back.
+struct Stored<'tx> {
+    key: &'tx [u8],
     entry: Entry,
     lease: i64,
 }
 
 /// All stored revisions, ascending by key, then by revision.
-fn scan(tx: &bolt::ReadTx) -> Result<Vec<Stored>, MvccError> {
+fn scan(tx: &bolt::ReadTx) -> Result<Vec<Stored<'_>>, MvccError> {
     let mut cursor = Values::of(tx)?.cursor();
     let Some((first, _)) = cursor.first()? else { return Ok(Vec::new()) };
     let (first, _) = Revision::decode(first).ok_or_else(|| MvccError::misnamed(first))?;
@@ -201,8 +202,8 @@ fn scan(tx: &bolt::ReadTx) -> Result<Vec<Stored>, MvccError> {
     Ok(all)
 }
 
-fn in_index_order(a: &Stored, b: &Stored) -> std::cmp::Ordering {
-    a.key.cmp(&b.key).then(a.entry.revision.cmp(&b.entry.revision))
+fn in_index_order(a: &Stored<'_>, b: &Stored<'_>) -> std::cmp::Ordering {
+    a.key.cmp(b.key).then(a.entry.revision.cmp(&b.entry.revision))
 }
 
 /// Splits a range of main revisions so that it pays to give each part to a thread.
@@ -214,7 +215,7 @@ fn split(range: Range<i64>) -> Vec<Range<i64>> {
     (0..parts).map(|part| start(part)..start(part + 1)).collect()
 }
 
-fn scan_part(tx: &bolt::ReadTx, part: Range<i64>, progress: &Progress) -> Result<Vec<Stored>, MvccError> {
+fn scan_part<'tx>(tx: &'tx bolt::ReadTx, part: Range<i64>, progress: &Progress) -> Result<Vec<Stored<'tx>>, MvccError> {
     let mut run = Vec::new();
     let mut counted = part.start;
     let mut cursor = Values::of(tx)?.cursor();
@@ -239,27 +240,27 @@ fn scan_part(tx: &bolt::ReadTx, part: Range<i64>, progress: &Progress) -> Result
     Ok(run)
 }
 
-fn decode(revision: Revision, tombstone: bool, encoded: &[u8]) -> Result<Stored, MvccError> {
+fn decode(revision: Revision, tombstone: bool, encoded: &[u8]) -> Result<Stored<'_>, MvccError> {
     let kv = KeyValueRef::decode_at(revision, encoded)?;
     if tombstone {
-        return Ok(Stored { key: kv.key.into(), entry: Entry::tombstone(revision), lease: 0 });
+        return Ok(Stored { key: kv.key, entry: Entry::tombstone(revision), lease: 0 });
     }
     if encoded.is_empty() {
         // A revision without a change: where revisions jumped ahead when the file was restored. To be kept and hashed
         // like the change of a key, of one without a name, which no request can speak of.
-        return Ok(Stored { key: kv.key.into(), entry: Entry::after_put(revision, None, false), lease: 0 });
+        return Ok(Stored { key: kv.key, entry: Entry::after_put(revision, None, false), lease: 0 });
     }
     if kv.mod_revision != revision.main || !(1..=VERSION_MAX).contains(&kv.version) || kv.create_revision < 1 {
         return Err(MvccError::damaged(revision, "its revisions or its version cannot be"));
     }
     let (created, version, leased) = (kv.create_revision, kv.version, kv.lease != 0);
     let entry = Entry { revision, created, version, leased };
-    Ok(Stored { key: kv.key.into(), entry, lease: kv.lease })
+    Ok(Stored { key: kv.key, entry, lease: kv.lease })
 }
 
 /// The lease of each key whose newest revision has one.
-fn attachments(entries: &[Stored]) -> Vec<(i64, Bytes)> {
+fn attachments(entries: &[Stored<'_>]) -> Vec<(i64, Bytes)> {
     let leased = entries.iter().enumerate().filter(|(_, stored)| stored.lease != 0);
     let newest = leased.filter(|(at, stored)| entries.get(at + 1).is_none_or(|next| next.key != stored.key));
-    newest.map(|(_, stored)| (stored.lease, Bytes::copy_from_slice(&stored.key))).collect()
+    newest.map(|(_, stored)| (stored.lease, Bytes::copy_from_slice(stored.key))).collect()
 }

@@ -19,7 +19,7 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 
 use super::{
-    KeyValueRef, MvccError, Record, Revision, StoreOptions,
+    KeyValueRef, MvccError, REVISION_BYTES, Record, Revision, StoreOptions,
     backend::Backend,
     buckets,
     index::{Entry, Index},
@@ -88,6 +88,12 @@ impl State {
 pub(super) enum Source {
     Memory(Arc<Record>),
     File(Revision),
+}
+
+impl Source {
+    fn itself(&self) -> Option<&Source> {
+        Some(self)
+    }
 }
 
 /// Called if the store cannot go on.
@@ -200,13 +206,14 @@ impl Shared {
                 state.check_kept(at)?;
                 Ok(part.iter().map(|entry| state.locate(entry.revision)).collect::<Vec<_>>())
             })?;
-            let values = Values::of(&tx)?;
-            for together in sources.chunks(LOOKUPS_TOGETHER) {
-                for pair in values.pairs(&together.iter().collect::<Vec<_>>())? {
-                    if visit(pair.into()).is_break() {
-                        return Ok(());
-                    }
-                }
+            let mut is_broken = false;
+            Values::of(&tx)?.visit_each(&sources, Source::itself, |_, pair| {
+                let flow = pair.map_or(ControlFlow::Continue(()), |pair| visit(pair.into()));
+                is_broken = flow.is_break();
+                flow
+            })?;
+            if is_broken {
+                break;
             }
         }
         Ok(())
@@ -259,27 +266,39 @@ impl<'tx> Values<'tx> {
         }
     }
 
-    /// The pairs of several changes, in their order, as [`pair`](Self::pair).
-    pub(super) fn pairs<'a>(&self, sources: &[&'a Source]) -> Result<Vec<Pair<'a>>, MvccError>
-    where
-        'tx: 'a,
-    {
-        let in_file = sources.iter().filter_map(|source| match source {
-            Source::File(revision) => Some(*revision),
-            Source::Memory(_) => None,
-        });
-        let (revisions, names): (Vec<_>, Vec<_>) = in_file.map(|revision| (revision, revision.encode())).unzip();
-        let names: Vec<&[u8]> = names.iter().map(|name| name.as_slice()).collect();
-        let mut found = revisions.into_iter().zip(self.bucket.get_each(&names)?);
-        let pairs = sources.iter().map(|source| match source {
-            Source::Memory(record) => Ok(Pair::Shared(&record.kv)),
-            Source::File(_) => {
-                let (revision, encoded) = found.next().expect("as many are found as were asked for");
-                let encoded = encoded.ok_or_else(|| MvccError::damaged(revision, "the file lacks it"))?;
-                Ok(Pair::Borrowed(decode(revision, encoded)?))
+    /// Visits items, each with the pair of the change it names, if it names one, until `visit` breaks. The changes are
+    /// such as may be asked of [`pair`](Self::pair).
+    pub(super) fn visit_each<T>(
+        &self,
+        items: &[T],
+        source_of: impl Fn(&T) -> Option<&Source>,
+        mut visit: impl FnMut(&T, Option<Pair<'_>>) -> ControlFlow<()>,
+    ) -> Result<(), MvccError> {
+        for together in items.chunks(LOOKUPS_TOGETHER) {
+            let mut names = [[0; REVISION_BYTES]; LOOKUPS_TOGETHER];
+            let in_file = together.iter().filter_map(|item| match source_of(item) {
+                Some(Source::File(revision)) => Some(revision.encode()),
+                Some(Source::Memory(_)) | None => None,
+            });
+            let count = names.iter_mut().zip(in_file).map(|(name, encoded)| *name = encoded).count();
+            let asked = names.each_ref().map(|name| name.as_slice());
+            let mut found = self.bucket.get_each(&asked[..count])?.into_iter();
+            for item in together {
+                let pair = match source_of(item) {
+                    None => None,
+                    Some(Source::Memory(record)) => Some(Pair::Shared(&record.kv)),
+                    Some(Source::File(revision)) => {
+                        let encoded = found.next().flatten();
+                        let encoded = encoded.ok_or_else(|| MvccError::damaged(*revision, "the file lacks it"))?;
+                        Some(Pair::Borrowed(decode(*revision, encoded)?))
+                    }
+                };
+                if visit(item, pair).is_break() {
+                    return Ok(());
+                }
             }
-        });
-        pairs.collect()
+        }
+        Ok(())
     }
 
     fn get(&self, revision: Revision) -> Result<Option<KeyValueRef<'tx>>, MvccError> {

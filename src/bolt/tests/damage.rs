@@ -36,6 +36,7 @@ fn exercise(place: &Place) -> Result<(), BoltError> {
         let mut cursor = bucket.cursor();
         let _ = cursor.last();
         while let Ok(Some(_)) = cursor.prev() {}
+        look_up_together(&bucket);
         for number in (0..150).step_by(10) {
             let _ = bucket.get(&number_key(number));
             let _ = bucket.cursor().seek(&number_key(number));
@@ -49,6 +50,17 @@ fn exercise(place: &Place) -> Result<(), BoltError> {
     let _ = tx.put(b"small", b"c", b"3");
     tx.commit()?;
     db.close()
+}
+
+/// What look-ups together find is what single ones find, or better.
+fn look_up_together(bucket: &Bucket<'_>) {
+    let keys: Vec<[u8; 8]> = (0..150).map(number_key).collect();
+    let asked: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let Ok(found) = bucket.get_each(&asked) else { return };
+    for ((number, key), found) in asked.iter().enumerate().zip(found) {
+        let stored = if number == 77 { &[6; 9000][..] } else { &[5; 100] };
+        assert!(found == Some(stored) || Ok(found) == bucket.get(key).map_err(|_| ()), "key {number}");
+    }
 }
 
 #[test]

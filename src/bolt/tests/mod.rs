@@ -4,6 +4,7 @@
 mod copies;
 mod crash;
 mod damage;
+mod directory;
 mod failures;
 mod interop;
 mod layout;

@@ -186,6 +186,32 @@ pub(crate) fn key_value_ref(out: &mut Vec<u8>, kv: KeyValueRef<'_>) {
     // Names, quotes and numbers take less than this; so one key and value make the buffer grow at most once.
     const FRAME_BYTES: usize = 192;
     out.reserve(FRAME_BYTES + (kv.key.len() + kv.value.len()) / 3 * 4);
+    if kv.key.is_empty() || kv.create_revision == 0 || kv.mod_revision == 0 || kv.version == 0 || kv.value.is_empty() {
+        return sparse_key_value(out, kv);
+    }
+    // What nearly all pairs have: text of known length, put together from few parts.
+    out.extend_from_slice(br#"{"key":""#);
+    STANDARD.encode_append(kv.key, out);
+    let mut digits = itoa::Buffer::new();
+    out.extend_from_slice(br#"","create_revision":""#);
+    out.extend_from_slice(digits.format(kv.create_revision).as_bytes());
+    out.extend_from_slice(br#"","mod_revision":""#);
+    out.extend_from_slice(digits.format(kv.mod_revision).as_bytes());
+    out.extend_from_slice(br#"","version":""#);
+    out.extend_from_slice(digits.format(kv.version).as_bytes());
+    out.extend_from_slice(br#"","value":""#);
+    STANDARD.encode_append(kv.value, out);
+    if kv.lease == 0 {
+        out.extend_from_slice(br#""}"#);
+    } else {
+        out.extend_from_slice(br#"","lease":""#);
+        out.extend_from_slice(digits.format(kv.lease).as_bytes());
+        out.extend_from_slice(br#""}"#);
+    }
+}
+
+/// A KeyValue some of whose fields are empty: those are left out.
+fn sparse_key_value(out: &mut Vec<u8>, kv: KeyValueRef<'_>) {
     let mut object = Object::begin(out);
     object.bytes("key", kv.key);
     object.int64("create_revision", kv.create_revision);
@@ -225,7 +251,9 @@ pub(crate) fn range(out: &mut Vec<u8>, response: &pb::RangeResponse) {
 pub(crate) struct RangeWriter {
     out: Vec<u8>,
     separator: bool,
-    pairs: u64,
+    pairs: usize,
+    /// Size of what was taken.
+    taken_bytes: usize,
 }
 
 impl RangeWriter {
@@ -237,7 +265,7 @@ impl RangeWriter {
             out.extend_from_slice(b"\"header\":");
             header(&mut out, value);
         }
-        Self { out, separator: response_header.is_some(), pairs: 0 }
+        Self { out, separator: response_header.is_some(), pairs: 0, taken_bytes: 0 }
     }
 
     /// Appends a pair.
@@ -255,10 +283,17 @@ impl RangeWriter {
         self.out.len()
     }
 
-    /// Takes what was written so far, to be sent ahead of the rest.
-    pub(crate) fn take(&mut self) -> Vec<u8> {
-        let bytes_expected = self.out.len();
-        std::mem::replace(&mut self.out, Vec::with_capacity(bytes_expected))
+    /// Size of a pair so far, in bytes; `None` before the first.
+    pub(crate) fn pair_bytes(&self) -> Option<usize> {
+        (self.taken_bytes + self.out.len()).checked_div(self.pairs)
+    }
+
+    /// Takes what was written so far, to be sent ahead of the rest. The next part is to have `bytes_expected`, and a pair
+    /// that ends beyond them.
+    pub(crate) fn take(&mut self, bytes_expected: usize) -> Vec<u8> {
+        self.taken_bytes = self.taken_bytes.saturating_add(self.out.len());
+        let room = bytes_expected.saturating_add(self.pair_bytes().unwrap_or(0).saturating_mul(2));
+        std::mem::replace(&mut self.out, Vec::with_capacity(room))
     }
 
     /// Ends with what is known only once the pairs are through.

@@ -80,7 +80,7 @@ pub(super) struct Index {
 
 impl Index {
     /// Builds the index from all revisions of all keys, ascending by key, then by revision.
-    pub(super) fn from_sorted(entries: impl Iterator<Item = (Box<[u8]>, Entry)>) -> Index {
+    pub(super) fn from_sorted<'k>(entries: impl Iterator<Item = (&'k [u8], Entry)>) -> Index {
         let mut entries = entries.peekable();
         let keys = std::iter::from_fn(|| {
             let (key, first) = entries.next()?;

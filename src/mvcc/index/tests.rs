@@ -233,7 +233,7 @@ mod against_a_model {
                 model.history.entry(key).or_default().push(entry);
             }
             check_sums(&index.root);
-            let flat = model.history.iter().flat_map(|(key, entries)| entries.iter().map(|e| (key.as_slice().into(), *e)));
+            let flat = model.history.iter().flat_map(|(key, entries)| entries.iter().map(|e| (key.as_slice(), *e)));
             let built = Index::from_sorted(flat);
             check_sums(&built.root);
             let mut compacted = 0;

@@ -334,7 +334,7 @@ pub(super) fn compact(root: &mut Node, after: Option<&[u8]>, compaction: &mut Co
 }
 
 /// Builds a tree of full nodes. The keys come in order, each once.
-pub(super) fn build(keys: impl Iterator<Item = (Box<[u8]>, KeyIndex)>) -> Node {
+pub(super) fn build<'k>(keys: impl Iterator<Item = (&'k [u8], KeyIndex)>) -> Node {
     let (mut level, mut leaf) = (Level::default(), Leaf::default());
     for (key, value) in keys {
         let is_full = leaf.values.len() == NODE_ITEMS_MAX || leaf.keys.bytes() + key.len() > NODE_KEYS_BYTES_MAX;
@@ -342,10 +342,10 @@ pub(super) fn build(keys: impl Iterator<Item = (Box<[u8]>, KeyIndex)>) -> Node {
             level.push(Node::Leaf(std::mem::take(&mut leaf)));
         }
         if leaf.values.is_empty() {
-            level.bounds.push(key.clone());
+            level.bounds.push(key.into());
             leaf.values.reserve_exact(NODE_ITEMS_MAX);
         }
-        leaf.keys.push(&key);
+        leaf.keys.push(key);
         leaf.values.push(value);
     }
     if !leaf.values.is_empty() {
