@@ -9,13 +9,17 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Options, Target,
     fleet::{Fleet, Plan},
-    puts::{self, Pace, Puts},
+    puts::{self, CONNECTIONS, Pace, Puts},
     quantile,
-    server::Running,
-    start_fresh,
 };
+use crate::{
+    options::Options,
+    server::{Running, Target, remove},
+};
+
+const WATCHERS: usize = 200;
+const REVISIONS: usize = 100_000;
 
 const HISTORY_PREFIX: &str = "history/";
 const LIVE_PREFIX: &str = "live/";
@@ -26,6 +30,14 @@ const FILL_MAX: Duration = Duration::from_secs(3600);
 /// Longest time for all replays.
 const REPLAY_MAX: Duration = Duration::from_secs(600);
 const ARRIVAL_MAX: Duration = Duration::from_secs(60);
+
+fn watchers(options: &Options) -> usize {
+    options.watchers.unwrap_or(WATCHERS)
+}
+
+fn revisions(options: &Options) -> usize {
+    options.revisions.unwrap_or(REVISIONS)
+}
 
 struct Figures {
     alone: Vec<u32>,
@@ -38,7 +50,9 @@ struct Figures {
 pub(crate) fn run(options: &Options, targets: &[Target]) {
     println!(
         "a live watcher at {:.0} puts a second, alone and beside {} replays of {} revisions",
-        options.live_rate, options.replays, options.revisions
+        options.live_rate,
+        watchers(options),
+        revisions(options)
     );
     println!(
         "           alone: p50 ms   p99 ms   beside: p50 ms   p99 ms   times   replays: s  events/s  missing  disorder"
@@ -55,7 +69,7 @@ pub(crate) fn run(options: &Options, targets: &[Target]) {
             beside,
             beside / alone,
             figures.replay.as_secs_f64(),
-            (options.replays * options.revisions) as f64 / figures.replay.as_secs_f64(),
+            (watchers(options) * revisions(options)) as f64 / figures.replay.as_secs_f64(),
             figures.missing,
             figures.disorder
         );
@@ -63,19 +77,19 @@ pub(crate) fn run(options: &Options, targets: &[Target]) {
 }
 
 fn measure(options: &Options, target: &Target) -> Figures {
-    let server = start_fresh(options, target, "replays");
+    let (mut server, data_dir) = target.start_fresh(options, "replays");
     let value_bytes = options.value_bytes.unwrap_or(VALUE_BYTES);
-    let history = Puts::new(HISTORY_PREFIX, options.revisions, value_bytes);
+    let history = Puts::new(HISTORY_PREFIX, revisions(options), value_bytes);
     puts::start(server.address, &history, Pace::Free, FILL_CONNECTIONS, FILL_MAX).join().unwrap();
 
-    let (alone, _) = live(options, &server, || thread::sleep(options.duration));
+    let (alone, _) = live(options, &server, || thread::sleep(options.duration()));
     let (mut replay, mut missing, mut disorder) = (Duration::ZERO, 0, 0);
     let (beside, _) = live(options, &server, || {
         let reading = CancellationToken::new();
         reading.cancel();
         let plan = Plan {
-            watchers: options.replays,
-            prefix: HISTORY_PREFIX,
+            watchers: watchers(options),
+            prefixes: vec![HISTORY_PREFIX.to_owned()],
             start_revision: 1,
             measured: None,
             permits: None,
@@ -83,19 +97,20 @@ fn measure(options: &Options, target: &Target) -> Figures {
         };
         let begun = Instant::now();
         let fleet = Fleet::launch(server.address, &plan);
-        let all = (options.replays * options.revisions) as u64;
+        let all = (watchers(options) * revisions(options)) as u64;
         fleet.wait_events(all, REPLAY_MAX);
         replay = begun.elapsed();
         missing = all.saturating_sub(fleet.events());
         disorder = fleet.stop().1;
     });
     server.stop();
+    remove(&data_dir);
     Figures { alone, beside, replay, missing, disorder }
 }
 
 /// Latencies of a live watcher while something else goes on.
 fn live(options: &Options, server: &Running, meanwhile: impl FnOnce()) -> (Vec<u32>, u64) {
-    let limit = REPLAY_MAX + options.duration;
+    let limit = REPLAY_MAX + options.duration();
     let puts = Puts::new(LIVE_PREFIX, (options.live_rate * limit.as_secs_f64()) as usize, VALUE_BYTES);
     let reading = CancellationToken::new();
     reading.cancel();
@@ -103,14 +118,14 @@ fn live(options: &Options, server: &Running, meanwhile: impl FnOnce()) -> (Vec<u
         server.address,
         &Plan {
             watchers: 1,
-            prefix: LIVE_PREFIX,
+            prefixes: vec![LIVE_PREFIX.to_owned()],
             start_revision: 0,
             measured: Some((Arc::clone(&puts), Arc::new(AtomicUsize::new(0)))),
             permits: None,
             reading,
         },
     );
-    let putting = puts::start(server.address, &puts, Pace::Rate(options.live_rate), options.connections, limit);
+    let putting = puts::start(server.address, &puts, Pace::Rate(options.live_rate), CONNECTIONS, limit);
     meanwhile();
     puts.end();
     putting.join().unwrap();
