@@ -17,6 +17,7 @@ mod load;
 mod machine;
 mod open_loop;
 mod options;
+mod profile;
 mod report;
 mod rows;
 mod server;

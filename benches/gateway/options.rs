@@ -21,6 +21,7 @@ pub(crate) enum Row {
     #[value(name = "put-512")]
     Put512,
     /// Txns that compare a key's value and put it, on 64 connections
+    #[value(name = "compare-and-put")]
     ComparePut,
     /// Linearizable gets on 64 connections
     Get,
@@ -139,6 +140,9 @@ pub(crate) struct Options {
     /// Kills a server whose anonymous memory exceeds this while it lists, in MiB (of what is free now, 3/4)
     #[arg(long)]
     pub(crate) memory_mib_max: Option<u64>,
+    /// Profiles revgate with perf while it is measured, and leaves a ROW.data for each row here (what benches/flame.sh does)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) profile: Option<PathBuf>,
     /// Not to be called by hand: serve the route that the ceilings are measured with
     #[arg(long, hide = true)]
     pub(crate) serve_ceiling: bool,

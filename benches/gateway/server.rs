@@ -183,6 +183,11 @@ impl Running {
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     }
 
+    /// Its number, for others that look at it.
+    pub(crate) fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until the process is gone.
     pub(crate) fn wait(&mut self) {
         self.child.wait().unwrap();

@@ -17,6 +17,9 @@ mod front;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzz;
+#[cfg(feature = "instructions")]
+#[doc(hidden)]
+pub mod instructions;
 mod json;
 mod limits;
 mod meter;

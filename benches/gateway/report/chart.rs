@@ -22,10 +22,10 @@ pub(super) struct Chart {
     pub(super) groups: Vec<Group>,
 }
 
-const WIDTH: f64 = 860.0;
+const WIDTH: f64 = 900.0;
 /// Where bars begin and end; before them is the title of their group, behind them a figure.
-const LEFT: f64 = 250.0;
-const RIGHT: f64 = 780.0;
+const LEFT: f64 = 290.0;
+const RIGHT: f64 = 820.0;
 const TOP: f64 = 64.0;
 const BAR_HEIGHT: f64 = 14.0;
 const GROUP_GAP: f64 = 8.0;

@@ -33,7 +33,7 @@ const MEANWHILE_MIN: Duration = Duration::from_secs(2);
 /// Puts before the first ones that count.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-pub(crate) const COMPACTION_SECONDS: &str = "compaction s";
+pub(crate) const COMPACTION_SECONDS: &str = "duration s";
 /// p99 while history is compacted, and before.
 pub(crate) const P99_MEANWHILE: &str = "p99 ms while compacting";
 pub(crate) const P99_BY_QUIET: &str = "p99 compacting / quiet";

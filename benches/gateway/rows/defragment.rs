@@ -91,7 +91,7 @@ fn one_round(options: &Options, round: usize, target: &Target, server: &Running,
     let requests: usize = disturbed.iter().map(Load::count).sum();
     before.add_to(figures, Row::Defragment, target.side, server, requests as f64);
     let mut add = |name: &str, value| figures.add(Row::Defragment, name, target.side, value);
-    add("defragmentation s", took.as_secs_f64());
+    add("duration s", took.as_secs_f64());
     for (period, loads) in [("quiet", quiet), ("while defragmenting", disturbed)] {
         let all = Load::new(loads[0].elapsed, loads.into_iter().flat_map(|load| load.latencies_nanos).collect());
         for (name, share) in [("p50 ms", 0.5), (P99_MILLIS, 0.99), ("largest ms", 1.0)] {

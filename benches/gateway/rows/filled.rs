@@ -8,6 +8,7 @@ use crate::{
     list::{Filled, pages},
     mib,
     options::{Options, Row},
+    profile::Profile,
     server::Target,
 };
 
@@ -26,7 +27,7 @@ pub(super) fn run(options: &Options, targets: &[Target], figures: &mut Figures) 
                 restart(round, filled, figures);
             }
             if options.measures(Row::List) {
-                list(round, filled, figures);
+                list(options, round, filled, figures);
             }
             if options.measures(Row::Page) {
                 page(round, filled, options.duration(), figures);
@@ -62,13 +63,15 @@ fn restart(round: usize, filled: &mut Filled<'_>, figures: &mut Figures) {
     say(round, filled.target, Row::Restart, &format!("{:.2} s", start.as_secs_f64()));
 }
 
-fn list(round: usize, filled: &mut Filled<'_>, figures: &mut Figures) {
+fn list(options: &Options, round: usize, filled: &mut Filled<'_>, figures: &mut Figures) {
     let (name, side) = (filled.target.name, filled.target.side);
+    let profile = Profile::start(options, Row::List, filled.target, &filled.server);
     let before = Processors::now(&filled.server);
     let (took, growth) = filled.watched(|filled| {
         let started = Instant::now();
         filled.list_once().map(|bytes| (started.elapsed().as_secs_f64(), bytes))
     });
+    drop(profile);
     // A server that took too much memory was killed, and has no figure.
     let Some(took) = took else { return };
     let (seconds, bytes) = took.unwrap_or_else(|broken| panic!("the list of {name}: {}", broken.how));

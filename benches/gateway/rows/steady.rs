@@ -8,6 +8,7 @@ use crate::{
     figures::{Figures, Side},
     fill, load,
     options::{Options, Row},
+    profile::Profile,
     server::{Running, Target, remove},
 };
 
@@ -134,8 +135,10 @@ fn one_phase(
     let request = |number| load::post(server.address, phase.path, &(phase.body)(&key(number), value));
     let requests: Vec<Rc<[u8]>> = (0..KEYS).map(request).collect();
     load::run_for(server.address, phase.connections, WARM_UP.min(options.duration()), &requests);
+    let profile = Profile::start(options, phase.row, target, server);
     let before = Processors::now(server);
     let load = load::run_for(server.address, phase.connections, options.duration(), &requests);
+    drop(profile);
     before.add_to(figures, phase.row, target.side, server, load.count() as f64);
     add_load(figures, phase.row, target.side, &load);
     say(round, target, phase.row, &format!("{:.0}/s", load.per_second()));
