@@ -26,6 +26,7 @@ cargo bench --locked --bench gateway -- "${rows[@]}" --alone --rounds 1 --second
 for row in "${rows[@]}"; do
     svg="benches/plots/flame-$row.svg"
     perf script -i "$profiles/$row.data" --no-inline 2>/dev/null |
+        sed -E 's/^:[0-9]+ /revgate-worker /' | # threads that were begun meanwhile, whose name perf does not know
         "$tools/bin/inferno-collapse-perf" |
         "$tools/bin/inferno-flamegraph" --minwidth "$WIDTH_PERCENT_MIN" --title "revgate: $row" --hash >"$svg"
     bytes=$(stat -c %s "$svg")

@@ -25,18 +25,9 @@ pub(crate) fn put_op(key: &str, value: &str) -> String {
 
 /// Operations by number, as many to a txn as go.
 pub(crate) fn txns(address: SocketAddr, operations: usize, operation: impl Fn(usize) -> String + 'static) {
-    txns_of(OPS_PER_TXN, address, operations, operation);
-}
-
-/// Operations by number, each in a txn of its own: they may write the same key.
-pub(crate) fn one_by_one(address: SocketAddr, operations: usize, operation: impl Fn(usize) -> String + 'static) {
-    txns_of(1, address, operations, operation);
-}
-
-fn txns_of(ops_max: usize, address: SocketAddr, operations: usize, operation: impl Fn(usize) -> String + 'static) {
     let done = Cell::new(0);
     load::run(address, CONNECTIONS, move |_| {
-        let numbers = done.get()..(done.get() + ops_max).min(operations);
+        let numbers = done.get()..(done.get() + OPS_PER_TXN).min(operations);
         done.set(numbers.end);
         if numbers.is_empty() {
             return None;

@@ -24,7 +24,7 @@ mod server;
 mod table;
 mod watch;
 
-use std::fs;
+use std::{fs, time::Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -35,6 +35,7 @@ fn main() {
     if options.serve_ceiling {
         return ceilings::serve();
     }
+    let started = Instant::now();
     fs::create_dir_all(&options.dir).unwrap();
     let files_max = raise_file_limit();
     let targets = targets(&options);
@@ -42,7 +43,7 @@ fn main() {
     let mut figures = Figures::default();
     rows::run(&options, &targets, &mut figures);
     if !figures.by_row().is_empty() {
-        report::write(&options, &targets, &figures);
+        report::write(&options, &targets, &figures, started.elapsed());
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
 /// Looks a second, by the clock: virtual machines often have no counters. No round number, so that it does not keep step.
 const LOOKS_PER_SECOND: &str = "499";
 /// How much of the stack is kept for each look, in bytes: programs keep no frame pointers.
-const CALL_GRAPH: &str = "dwarf,16384";
+const CALL_GRAPH: &str = "dwarf,32768";
 /// Until perf has attached itself.
 const ATTACH: Duration = Duration::from_millis(500);
 

@@ -5,7 +5,7 @@ mod aims;
 mod chart;
 mod plots;
 
-use std::{fmt::Write, fs};
+use std::{fmt::Write, fs, time::Duration};
 
 use self::aims::{Against, Bound, Judged};
 use crate::{
@@ -21,7 +21,7 @@ const END: &str = "<!-- measured: end -->";
 const EMPTY: &str = "# Benchmarks\n\n<!-- measured: begin -->\n<!-- measured: end -->\n";
 
 /// Prints the tables, and writes them with the plots.
-pub(crate) fn write(options: &Options, targets: &[Target], figures: &Figures) {
+pub(crate) fn write(options: &Options, targets: &[Target], figures: &Figures, took: Duration) {
     let judged = aims::judge(figures);
     let mut text = aims_table(&judged);
     print!("\n{text}");
@@ -37,25 +37,21 @@ pub(crate) fn write(options: &Options, targets: &[Target], figures: &Figures) {
         write!(text, "\n![{title}](plots/{file})\n").unwrap();
     }
     text.push_str(&figures_table(figures));
-    let text = format!("{}\n{text}", machine_list(options, targets));
+    let text = format!("{}\n{text}", machine_list(options, targets, took));
     let path = out.join("BENCHMARKS.md");
     let before = fs::read_to_string(&path).unwrap_or_else(|_| EMPTY.to_owned());
     fs::write(&path, between_marks(&before, &text)).unwrap();
     println!("written to {}", path.display());
 }
 
-fn machine_list(options: &Options, targets: &[Target]) -> String {
+fn machine_list(options: &Options, targets: &[Target], took: Duration) -> String {
     let mut text = String::new();
     for (name, value) in machine::describe(options, targets) {
         writeln!(text, "- {name}: {value}").unwrap();
     }
-    let rounds = options.rounds;
-    writeln!(
-        text,
-        "- rounds: {rounds} of {} s; figures are medians, ratios the medians of each round's",
-        options.seconds
-    )
-    .unwrap();
+    let (rounds, seconds, minutes) = (options.rounds, options.seconds, took.as_secs_f64() / 60.0);
+    writeln!(text, "- rounds: {rounds} of {seconds} s each; the whole took {minutes:.0} minutes").unwrap();
+    text.push_str("\nFigures are medians of the rounds, ratios the medians of each round's ratio.\n");
     text
 }
 

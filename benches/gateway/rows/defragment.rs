@@ -2,6 +2,7 @@
 //! back.
 
 use std::{
+    collections::BTreeSet,
     net::SocketAddr,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -11,7 +12,7 @@ use std::{
 use super::{P99_MILLIS, Processors, say, turns};
 use crate::{
     figures::Figures,
-    fill::{Template, field, one_by_one, put_op, txns},
+    fill::{Template, field, put_op, txns},
     load::{self, Load},
     open_loop::{self, Kind},
     options::{Options, Row},
@@ -146,9 +147,11 @@ fn make_holes(address: SocketAddr, keys: usize, value_bytes: usize) {
     });
     txns(address, count, deletes);
     let value = base64_simd::STANDARD.encode_to_string(vec![b'u'; value_bytes]);
-    let overwrites = move |number: usize| put_op(&key(staying(number * OVERWRITTEN_DIVISOR, keys)), &value);
     // A txn writes no key twice.
-    one_by_one(address, keys / OVERWRITTEN_DIVISOR, overwrites);
+    let overwritten: BTreeSet<usize> =
+        (0..keys).step_by(OVERWRITTEN_DIVISOR).map(|number| staying(number, keys)).collect();
+    let overwritten: Vec<usize> = overwritten.into_iter().collect();
+    txns(address, overwritten.len(), move |number| put_op(&key(overwritten[number]), &value));
     let status = load::ask(address, "/v3/maintenance/status", "{}");
     let revision = field(&status, "revision");
     load::ask(address, "/v3/kv/compaction", &format!(r#"{{"revision":"{revision}","physical":true}}"#));

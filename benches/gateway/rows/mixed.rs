@@ -69,8 +69,9 @@ fn put_get_and_page(options: &Options, server: &Running) -> Vec<Load> {
         _ => (RANGE, format!(r#"{{"key":"{}","range_end":"AA==","limit":{PAGE_KEYS}}}"#, key(number))),
     };
     let requests: Vec<Vec<Rc<[u8]>>> = (0..KINDS.len())
-        .map(|kind| (0..KEYS).map(|number| body(kind, number)).map(|(path, body)| (path, body)).collect::<Vec<_>>())
-        .map(|bodies| bodies.iter().map(|(path, body)| load::post(server.address, path, body)).collect())
+        .map(|kind| (0..KEYS).map(move |number| (kind, number)))
+        .map(|each| each.map(|(kind, number)| body(kind, number)))
+        .map(|bodies| bodies.map(|(path, body)| load::post(server.address, path, &body)).collect())
         .collect();
     let (ends_at, random) = (Instant::now() + options.duration(), RefCell::new(fastrand::Rng::with_seed(SEED)));
     load::run_kinds(server.address, CONNECTIONS, KINDS.len(), move |_| {

@@ -22,6 +22,9 @@ pub(crate) const PER_SECOND: &str = "a second";
 pub(crate) const P50_MILLIS: &str = "p50 ms";
 pub(crate) const P99_MILLIS: &str = "p99 ms";
 
+/// A measurement that prints a table of its own.
+type Detail = fn(&Options, &[Target]);
+
 /// Measures what was asked for.
 pub(crate) fn run(options: &Options, targets: &[Target], figures: &mut Figures) {
     if options.measures_any(&steady::ROWS) || options.measures(Row::Mixed) {
@@ -39,7 +42,7 @@ pub(crate) fn run(options: &Options, targets: &[Target], figures: &mut Figures) 
     if options.measures(Row::Defragment) {
         defragment::run(options, targets, figures);
     }
-    let details: [(Row, fn(&Options, &[Target])); 4] = [
+    let details: [(Row, Detail); 4] = [
         (Row::Lists, list::run),
         (Row::Idle, watch::idle::run),
         (Row::Stalled, watch::stalled::run),
