@@ -2,7 +2,7 @@
 //! because client and server share the processors.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     net::SocketAddr,
     rc::Rc,
     time::{Duration, Instant},
@@ -22,6 +22,16 @@ pub(crate) struct Load {
 }
 
 impl Load {
+    /// Of latencies in any order.
+    pub(crate) fn new(elapsed: Duration, mut latencies_nanos: Vec<u64>) -> Load {
+        latencies_nanos.sort_unstable();
+        Load { elapsed, latencies_nanos }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.latencies_nanos.len()
+    }
+
     pub(crate) fn per_second(&self) -> f64 {
         self.latencies_nanos.len() as f64 / self.elapsed.as_secs_f64()
     }
@@ -33,25 +43,34 @@ impl Load {
     }
 }
 
-/// As [`run_paced`], with every request due at once.
-pub(crate) fn run(address: SocketAddr, connections: usize, next: impl Fn(usize) -> Option<Rc<[u8]>> + 'static) -> Load {
-    run_paced(address, connections, move |connection| next(connection).map(|request| (Instant::now(), request)))
+/// A request, when it is due, and of which kind it is.
+pub(crate) struct Due {
+    pub(crate) at: Instant,
+    pub(crate) kind: usize,
+    pub(crate) request: Rc<[u8]>,
 }
 
-/// Sends requests on every connection, none before it is due, until `next` has no more; `next` gets the number of the
-/// connection. A latency counts from when the request was due.
+/// Requests that are due at once, until `next` has no more; `next` gets the number of the connection.
+pub(crate) fn run(address: SocketAddr, connections: usize, next: impl Fn(usize) -> Option<Rc<[u8]>> + 'static) -> Load {
+    let now = move |connection| next(connection).map(|request| Due { at: Instant::now(), kind: 0, request });
+    run_kinds(address, connections, 1, now).remove(0)
+}
+
+/// Sends requests on every connection, none before it is due, until `next` has no more. A latency counts from when the
+/// request was due. The loads by kind.
 ///
 /// # Panics
 ///
 /// On any answer other than 200, and on a connection that breaks.
-pub(crate) fn run_paced(
+pub(crate) fn run_kinds(
     address: SocketAddr,
     connections: usize,
-    next: impl Fn(usize) -> Option<(Instant, Rc<[u8]>)> + 'static,
-) -> Load {
+    kinds: usize,
+    next: impl Fn(usize) -> Option<Due> + 'static,
+) -> Vec<Load> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let next = Rc::new(next);
-    let latencies = Rc::new(RefCell::new(Vec::with_capacity(1 << 20)));
+    let latencies = Rc::new(RefCell::new(vec![Vec::with_capacity(1 << 18); kinds]));
     let tasks = LocalSet::new();
     let started = Instant::now();
     for connection in 0..connections {
@@ -60,27 +79,28 @@ pub(crate) fn run_paced(
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.set_nodelay(true).unwrap();
             let mut buffer = Vec::with_capacity(64 * 1024);
-            while let Some((due, request)) = next(connection) {
-                if due > Instant::now() {
-                    tokio::time::sleep_until(due.into()).await;
+            while let Some(Due { at, kind, request }) = next(connection) {
+                if at > Instant::now() {
+                    tokio::time::sleep_until(at.into()).await;
                 }
                 stream.write_all(&request).await.unwrap();
                 read_answer(&mut stream, &mut buffer).await;
-                latencies.borrow_mut().push(due.elapsed().as_nanos() as u64);
+                latencies.borrow_mut()[kind].push(at.elapsed().as_nanos() as u64);
             }
         });
     }
     runtime.block_on(tasks);
     let elapsed = started.elapsed();
-    let mut latencies_nanos = latencies.take();
-    latencies_nanos.sort_unstable();
-    Load { elapsed, latencies_nanos }
+    latencies.take().into_iter().map(|latencies| Load::new(elapsed, latencies)).collect()
 }
 
-/// Load of one and the same request for a time.
-pub(crate) fn run_for(address: SocketAddr, connections: usize, duration: Duration, request: &Rc<[u8]>) -> Load {
-    let (deadline, request) = (Instant::now() + duration, Rc::clone(request));
-    run(address, connections, move |_| (Instant::now() < deadline).then(|| Rc::clone(&request)))
+/// Load of the same requests over and over, for a time.
+pub(crate) fn run_for(address: SocketAddr, connections: usize, duration: Duration, requests: &[Rc<[u8]>]) -> Load {
+    let (deadline, requests, sent) = (Instant::now() + duration, requests.to_vec(), Cell::new(0));
+    run(address, connections, move |_| {
+        let request = &requests[sent.replace(sent.get() + 1) % requests.len()];
+        (Instant::now() < deadline).then(|| Rc::clone(request))
+    })
 }
 
 /// A whole POST request.

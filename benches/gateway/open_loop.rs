@@ -10,26 +10,7 @@ use std::{
 
 use tokio::{io::AsyncWriteExt, net::TcpStream, task::LocalSet, time::sleep_until};
 
-use crate::load::read_answer;
-
-/// What became of the requests of one kind.
-#[derive(Default)]
-pub(crate) struct Latencies {
-    /// In nanoseconds, sorted.
-    nanos: Vec<u64>,
-}
-
-impl Latencies {
-    pub(crate) fn count(&self) -> usize {
-        self.nanos.len()
-    }
-
-    /// The latency that this share of the requests kept below, in milliseconds.
-    pub(crate) fn quantile_millis(&self, share: f64) -> f64 {
-        let last = self.nanos.len().saturating_sub(1);
-        self.nanos.get((last as f64 * share) as usize).map_or(0.0, |nanos| *nanos as f64 / 1e6)
-    }
-}
+use crate::load::{Load, read_answer};
 
 /// Requests of one kind: how long between two, and the n-th of them.
 pub(crate) struct Kind<'a> {
@@ -37,20 +18,20 @@ pub(crate) struct Kind<'a> {
     pub(crate) request: &'a dyn Fn(u64) -> Rc<[u8]>,
 }
 
-/// Sends each kind at its pace until `is_over`; the latencies by kind.
+/// Sends each kind at its pace until `is_over`; the loads by kind.
 ///
 /// # Panics
 ///
 /// On any answer other than 200, and on a connection that breaks.
-pub(crate) fn run(address: SocketAddr, kinds: &[Kind<'_>], is_over: &dyn Fn() -> bool) -> Vec<Latencies> {
+pub(crate) fn run(address: SocketAddr, kinds: &[Kind<'_>], is_over: &dyn Fn() -> bool) -> Vec<Load> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // Connections with nothing under way.
     let idle: Rc<RefCell<Vec<TcpStream>>> = Rc::default();
     let latencies: Vec<Rc<RefCell<Vec<u64>>>> = kinds.iter().map(|_| Rc::default()).collect();
     let under_way = Rc::new(Cell::new(0_usize));
     let tasks = LocalSet::new();
+    let begin = Instant::now();
     runtime.block_on(tasks.run_until(async {
-        let begin = Instant::now();
         let mut sent = vec![0_u64; kinds.len()];
         loop {
             // The kinds take turns within an interval, so that they do not fall on the same moment.
@@ -86,10 +67,6 @@ pub(crate) fn run(address: SocketAddr, kinds: &[Kind<'_>], is_over: &dyn Fn() ->
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }));
-    let sorted = |nanos: &Rc<RefCell<Vec<u64>>>| {
-        let mut nanos = nanos.take();
-        nanos.sort_unstable();
-        Latencies { nanos }
-    };
-    latencies.iter().map(sorted).collect()
+    let elapsed = begin.elapsed();
+    latencies.iter().map(|latencies| Load::new(elapsed, latencies.take())).collect()
 }

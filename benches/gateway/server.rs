@@ -2,13 +2,15 @@
 
 use std::{
     fs::{self, File},
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
+
+use crate::{figures::Side, options::Options};
 
 const START_MAX: Duration = Duration::from_secs(300);
 const STOP_MAX: Duration = Duration::from_secs(120);
@@ -19,17 +21,22 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// A program that can be measured.
 pub(crate) struct Target {
     pub(crate) name: &'static str,
+    pub(crate) side: Side,
     binary: PathBuf,
-    is_etcd: bool,
 }
 
 impl Target {
     pub(crate) fn revgate(binary: &Path) -> Target {
-        Target { name: "revgate", binary: binary.to_owned(), is_etcd: false }
+        Target { name: "revgate", side: Side::Revgate, binary: binary.to_owned() }
     }
 
     pub(crate) fn etcd(binary: &Path) -> Target {
-        Target { name: "etcd", binary: binary.to_owned(), is_etcd: true }
+        Target { name: "etcd", side: Side::Etcd, binary: binary.to_owned() }
+    }
+
+    /// A route that parses and answers a constant: this very program, in a process of its own.
+    pub(crate) fn ceiling() -> Target {
+        Target { name: "axum", side: Side::Ceiling, binary: std::env::current_exe().unwrap() }
     }
 
     /// The first line of what it says of its version.
@@ -41,10 +48,34 @@ impl Target {
         String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or("says no version").to_owned()
     }
 
+    /// Starts it on a data directory that was not there before.
+    pub(crate) fn start_fresh(&self, options: &Options, what: &str) -> (Running, PathBuf) {
+        let data_dir = self.data_dir(options, what);
+        remove(&data_dir);
+        (self.start(&data_dir).0, data_dir)
+    }
+
+    /// Its data directory for some measurement.
+    pub(crate) fn data_dir(&self, options: &Options, what: &str) -> PathBuf {
+        options.dir.join(format!("{what}-{}", self.name))
+    }
+
     /// Starts it on a data directory; returns once `/health` is well, with the time since the process was started.
     pub(crate) fn start(&self, data_dir: &Path) -> (Running, Duration) {
         let started = Instant::now();
-        let (child, address) = if self.is_etcd { self.start_etcd(data_dir) } else { self.start_revgate(data_dir) };
+        let (child, address) = match self.side {
+            Side::Etcd => self.start_etcd(data_dir),
+            Side::Revgate => {
+                let mut command = Command::new(&self.binary);
+                command.args(["serve", "--listen-client-urls", "http://127.0.0.1:0", "--data-dir"]).arg(data_dir);
+                self.start_and_hear(command, data_dir)
+            }
+            Side::Ceiling => {
+                let mut command = Command::new(&self.binary);
+                command.arg("--serve-ceiling");
+                self.start_and_hear(command, data_dir)
+            }
+        };
         let mut running = Running { child, address };
         loop {
             if is_healthy(address) {
@@ -74,19 +105,14 @@ impl Target {
         (child, client)
     }
 
-    fn start_revgate(&self, data_dir: &Path) -> (Child, SocketAddr) {
-        let mut child = Command::new(&self.binary)
-            .args(["serve", "--listen-client-urls", "http://127.0.0.1:0", "--data-dir"])
-            .arg(data_dir)
-            .stdout(Stdio::piped())
-            .stderr(log_file(data_dir))
-            .spawn()
-            .unwrap();
+    /// Starts what says where it listens.
+    fn start_and_hear(&self, mut command: Command, data_dir: &Path) -> (Child, SocketAddr) {
+        let mut child = command.stdout(Stdio::piped()).stderr(log_file(data_dir)).spawn().unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap());
         let address = loop {
             let mut line = String::new();
             let read = said.read_line(&mut line).unwrap();
-            assert!(read > 0, "revgate did not say where it listens; see {}", log_path(data_dir).display());
+            assert!(read > 0, "{} did not say where it listens; see {}", self.name, log_path(data_dir).display());
             let url = line.split_whitespace().find_map(|word| word.split_once("http://"));
             let address = url.and_then(|(_, rest)| rest.trim_end_matches('/').parse().ok());
             if let Some(address) = address {
@@ -97,6 +123,14 @@ impl Target {
         let mut log = log_file(data_dir);
         thread::spawn(move || std::io::copy(&mut said, &mut log));
         (child, address)
+    }
+}
+
+/// Removes a data directory, if it is there.
+pub(crate) fn remove(data_dir: &Path) {
+    match fs::remove_dir_all(data_dir) {
+        Err(error) if error.kind() != ErrorKind::NotFound => panic!("{}: {error}", data_dir.display()),
+        _ => {}
     }
 }
 
@@ -132,7 +166,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// SIGTERM, and the time until the process was gone.
-    pub(crate) fn stop(mut self) -> Duration {
+    pub(crate) fn stop(&mut self) -> Duration {
         let started = Instant::now();
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -147,6 +181,11 @@ impl Running {
     pub(crate) fn kill(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+
+    /// Its number, for others that look at it.
+    pub(crate) fn process_id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Waits until the process is gone.

@@ -1,6 +1,9 @@
 //! A table: a row for each figure, a column for each server, and the ratio where there are two.
 
-use crate::{median, server::Target};
+use crate::{
+    figures::{median, median_ratio, shown},
+    server::Target,
+};
 
 /// What the figures of one row came to, by server, round by round.
 struct Row {
@@ -37,10 +40,10 @@ impl Table {
         for row in &self.rows {
             print!("{:<title_width$}", row.title);
             for rounds in &row.by_server {
-                print_cell(rounds.clone());
+                print_cell(median(rounds.clone()));
             }
             if let [ours, theirs] = row.by_server.as_slice() {
-                print_cell(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect());
+                print_cell(median_ratio(ours, theirs));
             }
             println!();
         }
@@ -48,15 +51,6 @@ impl Table {
     }
 }
 
-fn print_cell(rounds: Vec<f64>) {
-    if rounds.is_empty() {
-        return print!("{:>14}", "-");
-    }
-    let figure = median(rounds);
-    let decimals = match figure.abs() {
-        small if small < 0.1 => 4,
-        big if big >= 1000.0 => 0,
-        _ => 2,
-    };
-    print!("{figure:>14.decimals$}");
+fn print_cell(figure: Option<f64>) {
+    print!("{:>14}", figure.map_or_else(|| "-".to_owned(), shown));
 }

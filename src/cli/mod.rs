@@ -171,14 +171,14 @@ fn refused(complaint: impl std::fmt::Display) -> ExitCode {
     ExitCode::from(EXIT_USAGE)
 }
 
-/// The settings that flags alone make, for the fuzz targets that need a member.
-#[cfg(fuzzing)]
+/// The settings that flags alone make, for the fuzz targets that need a member and the program that counts instructions.
+#[cfg(any(fuzzing, feature = "instructions"))]
 #[doc(hidden)]
 pub fn config_of(flags: &[&str]) -> Config {
     let Command::Serve(flags) = Cli::parse_from(["revgate", "serve"].iter().chain(flags)).command else {
         unreachable!("is the command that was given");
     };
-    settings::config(&flags).expect("the targets' flags are right")
+    settings::config(&flags).expect("their flags are right")
 }
 
 /// Puts `serve` where a command is missing: at the end of nothing, and before a first flag that is not ours.

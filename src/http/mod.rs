@@ -20,6 +20,9 @@ mod front;
 #[doc(hidden)]
 pub mod fuzz;
 mod handshake;
+#[cfg(feature = "instructions")]
+#[doc(hidden)]
+pub mod instructions;
 mod json;
 mod limits;
 mod meter;

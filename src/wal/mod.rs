@@ -140,6 +140,15 @@ impl From<&Metrics> for WalMetrics {
     }
 }
 
+/// A door for the program that counts instructions, and only for it: the bytes of some records, as the writer makes them.
+#[cfg(feature = "instructions")]
+#[doc(hidden)]
+pub fn encode(records: &[Record]) -> Vec<u8> {
+    let (mut encoder, mut out) = (Encoder::new(0), Vec::new());
+    records.iter().for_each(|record| encoder.record(&mut out, record));
+    out
+}
+
 /// One entry of the replicated log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {

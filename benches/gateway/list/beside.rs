@@ -11,7 +11,7 @@ use super::{
     client::{Broken, Connection},
     keys,
 };
-use crate::{load::Load, server::Running};
+use crate::{load::Load, mib, server::Running};
 
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 const PUTS_PER_SECOND: u32 = 100;
@@ -29,7 +29,7 @@ pub(crate) struct Growth {
 
 impl Growth {
     pub(crate) fn mib(&self) -> f64 {
-        (self.peak_bytes.saturating_sub(self.before_bytes)) as f64 / 1048576.0
+        mib(self.peak_bytes.saturating_sub(self.before_bytes))
     }
 }
 
@@ -93,15 +93,14 @@ impl Puts {
             };
             let elapsed = started.elapsed();
             let all: Result<Vec<_>, Broken> = putting.into_iter().map(|put| put.join().unwrap()).collect();
-            let mut latencies_nanos = match all {
+            let latencies_nanos = match all {
                 Ok(all) => all.concat(),
                 Err(broken) => {
                     println!("  a put failed: {}", broken.how);
                     return (result, None);
                 }
             };
-            latencies_nanos.sort_unstable();
-            (result, Some(Load { elapsed, latencies_nanos }))
+            (result, Some(Load::new(elapsed, latencies_nanos)))
         })
     }
 

@@ -1,14 +1,11 @@
 //! The keys of the list's measurements: 32 bytes that share no long beginnings, in the order of their numbers.
 
-use std::{cell::Cell, fmt::Write, net::SocketAddr};
+use std::net::SocketAddr;
 
 use base64_simd::STANDARD;
 
-use crate::load;
+use crate::fill;
 
-/// Both servers' limit of operations in a txn.
-const PUTS_PER_TXN: usize = 128;
-const FILL_CONNECTIONS: usize = 8;
 /// The order in which keys are put is the same in every run, for every server.
 const ORDER_SEED: u64 = 6;
 
@@ -31,19 +28,8 @@ pub(crate) fn value(number: usize, bytes: usize) -> String {
 pub(crate) fn fill(address: SocketAddr, keys: usize, value_bytes: usize) {
     let mut order: Vec<u32> = (0..keys as u32).collect();
     fastrand::Rng::with_seed(ORDER_SEED).shuffle(&mut order);
-    let filled = Cell::new(0);
-    load::run(address, FILL_CONNECTIONS, move |_| {
-        let numbers = order.get(filled.get()..)?;
-        let numbers = &numbers[..numbers.len().min(PUTS_PER_TXN)];
-        let first = *numbers.first()?;
-        filled.set(filled.get() + numbers.len());
-        let mut body = String::from(r#"{"success":["#);
-        for number in numbers {
-            let comma = if *number == first { "" } else { "," };
-            let (key, value) = (key(*number as usize), value(*number as usize, value_bytes));
-            write!(body, r#"{comma}{{"request_put":{{"key":"{key}","value":"{value}"}}}}"#).unwrap();
-        }
-        body.push_str("]}");
-        Some(load::post(address, "/v3/kv/txn", &body))
+    fill::txns(address, keys, move |number| {
+        let number = order[number] as usize;
+        fill::put_op(&key(number), &value(number, value_bytes))
     });
 }

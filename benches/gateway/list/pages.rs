@@ -39,9 +39,9 @@ struct Page {
 }
 
 /// One client asks for pages that begin at random keys.
-pub(super) fn random(filled: &Filled<'_>, duration: Duration, server: usize, table: &mut Table) {
+pub(crate) fn random(filled: &Filled<'_>, duration: Duration, seed: u64) -> Load {
     let mut client = Client::new(filled.server.address);
-    let mut random = fastrand::Rng::with_seed(1);
+    let mut random = fastrand::Rng::with_seed(seed);
     let mut latencies_nanos = Vec::new();
     let started = Instant::now();
     while started.elapsed() < duration {
@@ -51,11 +51,7 @@ pub(super) fn random(filled: &Filled<'_>, duration: Duration, server: usize, tab
         latencies_nanos.push(asked.elapsed().as_nanos() as u64);
         assert_eq!(client.check(from..from + PAGE_KEYS).count, filled.keys - from, "keys from {from} on");
     }
-    latencies_nanos.sort_unstable();
-    let load = Load { elapsed: started.elapsed(), latencies_nanos };
-    table.add("page p50 ms", server, load.quantile_millis(0.5));
-    table.add("page p99 ms", server, load.quantile_millis(0.99));
-    table.add("pages/s", server, load.per_second());
+    Load::new(started.elapsed(), latencies_nanos)
 }
 
 /// Ten clients walk a tenth each, at a revision that is not the last.

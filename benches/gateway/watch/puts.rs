@@ -17,13 +17,25 @@ use tokio::{
     task::LocalSet,
 };
 
-use super::{frames::find, micros};
+use super::{
+    frames::{find, number},
+    micros,
+};
+use crate::load;
 
 /// Digits are base64 as they stand; this many are whole groups of four.
-pub(crate) const NUMBER_DIGITS: usize = 12;
+const NUMBER_DIGITS: usize = 12;
 
+/// Connections for all but the closed loop of fan-out.
+pub(crate) const CONNECTIONS: usize = 16;
 /// So many keys are put, one after another.
 const KEYS: usize = 1000;
+
+/// The number that a value begins with. Values are text that is base64 of something and that a server must give back as it
+/// is: decimal digits, then filler.
+pub(super) fn number_of(value: &[u8]) -> usize {
+    number(&value[..NUMBER_DIGITS]) as usize
+}
 
 /// When each put was sent, and who may send the next.
 pub(crate) struct Puts {
@@ -78,7 +90,7 @@ impl Puts {
     fn request(&self, address: SocketAddr, number: usize) -> Vec<u8> {
         let key = base64_simd::STANDARD.encode_to_string(format!("{}{:04}", self.prefix, number % KEYS));
         let body = format!(r#"{{"key":"{key}","value":"{number:0width$}{}"}}"#, self.filler, width = NUMBER_DIGITS);
-        super::load::post(address, "/v3/kv/put", &body).to_vec()
+        load::post(address, "/v3/kv/put", &body).to_vec()
     }
 
     async fn put(&self, connection: &mut Connection, number: usize) -> Duration {

@@ -13,13 +13,17 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Options, Target,
     fleet::{Fleet, Plan},
-    puts::{self, Pace, Puts},
+    puts::{self, CONNECTIONS, Pace, Puts},
     quantile,
-    server::Running,
-    start_fresh,
 };
+use crate::{
+    options::Options,
+    server::{Running, Target, remove},
+};
+
+const WATCHERS: usize = 200;
+const REVISIONS: usize = 100_000;
 
 const HISTORY_PREFIX: &str = "history/";
 const LIVE_PREFIX: &str = "live/";
@@ -28,6 +32,14 @@ const VALUE_BYTES: usize = 192;
 const FILL_CONNECTIONS: usize = 64;
 const FILL_MAX: Duration = Duration::from_secs(3600);
 const ARRIVAL_MAX: Duration = Duration::from_secs(60);
+
+fn watchers(options: &Options) -> usize {
+    options.watchers.unwrap_or(WATCHERS)
+}
+
+fn revisions(options: &Options) -> usize {
+    options.revisions.unwrap_or(REVISIONS)
+}
 
 struct Figures {
     alone: Vec<u32>,
@@ -41,7 +53,9 @@ struct Figures {
 pub(crate) fn run(options: &Options, targets: &[Target]) {
     println!(
         "a live watcher at {:.0} puts a second, alone and beside {} replays of {} revisions",
-        options.live_rate, options.replays, options.revisions
+        options.live_rate,
+        watchers(options),
+        revisions(options)
     );
     println!(
         "           alone: p50 ms   p99 ms   beside: p50 ms   p99 ms   times   replays: s  events/s  missing  disorder"
@@ -63,25 +77,25 @@ pub(crate) fn run(options: &Options, targets: &[Target]) {
             figures.disorder
         );
         if figures.missing > 0 {
-            println!("           stopped after {} s", options.replay_limit.as_secs());
+            println!("           stopped after {} s", options.replay_limit().as_secs());
         }
     }
 }
 
 fn measure(options: &Options, target: &Target) -> Figures {
-    let server = start_fresh(options, target, "replays");
+    let (mut server, data_dir) = target.start_fresh(options, "replays");
     let value_bytes = options.value_bytes.unwrap_or(VALUE_BYTES);
-    let history = Puts::new(HISTORY_PREFIX, options.revisions, value_bytes);
+    let history = Puts::new(HISTORY_PREFIX, revisions(options), value_bytes);
     puts::start(server.address, &history, Pace::Free, FILL_CONNECTIONS, FILL_MAX).join().unwrap();
 
-    let (mut alone, _) = live(options, &server, || thread::sleep(options.duration));
+    let (mut alone, _) = live(options, &server, || thread::sleep(options.duration()));
     let (mut replay, mut events, mut missing, mut disorder) = (Duration::ZERO, 0, 0, 0);
     let (beside, _) = live(options, &server, || {
         let reading = CancellationToken::new();
         reading.cancel();
         let plan = Plan {
-            watchers: options.replays,
-            prefix: HISTORY_PREFIX,
+            watchers: watchers(options),
+            prefixes: vec![HISTORY_PREFIX.to_owned()],
             start_revision: 1,
             measured: None,
             permits: None,
@@ -90,23 +104,24 @@ fn measure(options: &Options, target: &Target) -> Figures {
         };
         let begun = Instant::now();
         let fleet = Fleet::launch(server.address, &plan);
-        let all = (options.replays * options.revisions) as u64;
-        fleet.wait_events(all, options.replay_limit);
+        let all = (watchers(options) * revisions(options)) as u64;
+        fleet.wait_events(all, options.replay_limit());
         replay = begun.elapsed();
         events = fleet.events();
         missing = all.saturating_sub(events);
         disorder = fleet.stop().1;
     });
     // Before and after, as a shared machine does not stay the same.
-    alone.extend(live(options, &server, || thread::sleep(options.duration)).0);
+    alone.extend(live(options, &server, || thread::sleep(options.duration())).0);
     alone.sort_unstable();
     server.stop();
+    remove(&data_dir);
     Figures { alone, beside, replay, events, missing, disorder }
 }
 
 /// Latencies of a live watcher while something else goes on.
 fn live(options: &Options, server: &Running, meanwhile: impl FnOnce()) -> (Vec<u32>, u64) {
-    let limit = options.replay_limit + options.duration;
+    let limit = options.replay_limit() + options.duration();
     let puts = Puts::new(LIVE_PREFIX, (options.live_rate * limit.as_secs_f64()) as usize, VALUE_BYTES);
     let reading = CancellationToken::new();
     reading.cancel();
@@ -114,7 +129,7 @@ fn live(options: &Options, server: &Running, meanwhile: impl FnOnce()) -> (Vec<u
         server.address,
         &Plan {
             watchers: 1,
-            prefix: LIVE_PREFIX,
+            prefixes: vec![LIVE_PREFIX.to_owned()],
             start_revision: 0,
             measured: Some((Arc::clone(&puts), Arc::new(AtomicUsize::new(0)))),
             permits: None,
@@ -122,7 +137,7 @@ fn live(options: &Options, server: &Running, meanwhile: impl FnOnce()) -> (Vec<u
             in_background: false,
         },
     );
-    let putting = puts::start(server.address, &puts, Pace::Rate(options.live_rate), options.connections, limit);
+    let putting = puts::start(server.address, &puts, Pace::Rate(options.live_rate), CONNECTIONS, limit);
     meanwhile();
     puts.end();
     putting.join().unwrap();

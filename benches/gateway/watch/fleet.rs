@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     frames::{self, Frames},
     micros,
-    puts::Puts,
+    puts::{Puts, number_of},
 };
 
 /// Read at once, into memory that all watchers share.
@@ -32,7 +32,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) watchers: usize,
-    pub(crate) prefix: &'static str,
+    /// What they watch: one prefix, or some that they take in turn.
+    pub(crate) prefixes: Vec<String>,
     /// 0: from now on.
     pub(crate) start_revision: u64,
     /// Whose latencies are measured, from which number on.
@@ -50,7 +51,7 @@ pub(crate) struct Plan {
 struct Tally {
     created: AtomicUsize,
     events: AtomicU64,
-    /// Events that were not the next revision of their watcher.
+    /// Events that were not the next revision of their watcher. Means nothing where not all keys are watched.
     disorder: AtomicU64,
 }
 
@@ -134,12 +135,12 @@ fn run(address: SocketAddr, plan: &Plan, tally: &Arc<Tally>, stop: &Cancellation
     });
     let tasks = LocalSet::new();
     let connecting = Rc::new(Semaphore::new(CONNECTING_MAX));
-    for _ in 0..plan.watchers {
+    for watcher in 0..plan.watchers {
         let (crew, connecting) = (Rc::clone(&crew), Rc::clone(&connecting));
         tasks.spawn_local(async move {
             let stream = {
                 let _permit = connecting.acquire().await;
-                crew.open(address).await
+                crew.open(address, watcher).await
             };
             crew.follow(stream).await;
         });
@@ -154,12 +155,13 @@ fn run(address: SocketAddr, plan: &Plan, tally: &Arc<Tally>, stop: &Cancellation
 impl Crew {
     /// Opens a watcher and waits until it exists. What comes after that in the same read is not lost: a watcher from now
     /// on is opened before anything is put, one from the past is created by a message of its own.
-    async fn open(&self, address: SocketAddr) -> (TcpStream, Frames, Progress) {
+    async fn open(&self, address: SocketAddr, watcher: usize) -> (TcpStream, Frames, Progress) {
         let mut stream = frames::connect(address).await;
         let encode = |text: &str| base64_simd::STANDARD.encode_to_string(text);
-        let mut end = self.plan.prefix.as_bytes().to_vec();
+        let prefix = &self.plan.prefixes[watcher % self.plan.prefixes.len()];
+        let mut end = prefix.as_bytes().to_vec();
         *end.last_mut().unwrap() += 1;
-        let (key, end) = (encode(self.plan.prefix), base64_simd::STANDARD.encode_to_string(&end));
+        let (key, end) = (encode(prefix), base64_simd::STANDARD.encode_to_string(&end));
         let start = match self.plan.start_revision {
             0 => String::new(),
             revision => format!(r#","start_revision":"{revision}""#),
@@ -209,19 +211,20 @@ impl Crew {
             return;
         }
         let mut events = 0;
-        frames::events(message, |revision, number| {
+        frames::events(message, |revision, value| {
             events += 1;
             if progress.revision != 0 && revision != progress.revision + 1 {
                 self.tally.disorder.fetch_add(1, Ordering::Relaxed);
             }
             progress.revision = revision;
-            self.measure(number);
+            self.measure(value);
         });
         self.tally.events.fetch_add(events, Ordering::Relaxed);
     }
 
-    fn measure(&self, number: usize) {
+    fn measure(&self, value: &[u8]) {
         let Some((puts, from)) = &self.plan.measured else { return };
+        let number = number_of(value);
         if number >= from.load(Ordering::Relaxed) {
             self.latencies.borrow_mut().push(micros(puts.since(number)));
         }

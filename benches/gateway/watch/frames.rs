@@ -7,8 +7,6 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::puts::NUMBER_DIGITS;
-
 const TEXT: u8 = 1;
 const CLOSE: u8 = 8;
 const PING: u8 = 9;
@@ -103,17 +101,15 @@ fn take_frames(bytes: &[u8], pings: &mut usize, message: &mut impl FnMut(&[u8]))
     }
 }
 
-/// Calls `found` with each event's revision and the number its value begins with. Values are text that is base64 of
-/// something and that a server must give back as it is: decimal digits, then filler.
-pub(crate) fn events(message: &[u8], mut found: impl FnMut(u64, usize)) {
+/// Calls `found` with each event's revision and what follows the beginning of its value.
+pub(crate) fn events(message: &[u8], mut found: impl FnMut(u64, &[u8])) {
     let mut rest = message;
     while let Some(after) = after_field(rest, b"\"mod_revision\":") {
         let length = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let revision = number(&after[..length]);
         let value = after_field(&after[length..], b"\"value\":").expect("every event here has a value");
-        let (digits, behind) = value.split_at(NUMBER_DIGITS);
-        found(revision, number(digits) as usize);
-        rest = behind;
+        found(revision, value);
+        rest = value;
     }
 }
 
@@ -125,7 +121,7 @@ fn after_field<'m>(message: &'m [u8], field: &[u8]) -> Option<&'m [u8]> {
     after.get(spaces + 1..)
 }
 
-fn number(digits: &[u8]) -> u64 {
+pub(super) fn number(digits: &[u8]) -> u64 {
     let text = std::str::from_utf8(digits).unwrap_or_default();
     text.parse().unwrap_or_else(|_| panic!("not a number: {text}"))
 }

@@ -8,12 +8,17 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Options, Target,
     fleet::{Fleet, Plan},
-    mib,
-    puts::{self, Pace, Puts},
-    quantile, start_fresh,
+    puts::{self, CONNECTIONS, Pace, Puts},
+    quantile,
 };
+use crate::{
+    mib,
+    options::Options,
+    server::{Target, remove},
+};
+
+const WATCHERS: usize = 100;
 
 const PREFIX: &str = "bench/";
 const VALUE_BYTES: usize = 1023;
@@ -29,7 +34,7 @@ struct Figures {
 }
 
 pub(crate) fn run(options: &Options, targets: &[Target]) {
-    let (watchers, seconds) = (options.stalled, options.duration.as_secs());
+    let (watchers, seconds) = (options.watchers.unwrap_or(WATCHERS), options.seconds);
     println!(
         "{:.0} puts a second for {seconds} s, without and with {watchers} watchers that do not read",
         options.rate
@@ -78,13 +83,13 @@ fn print_line(target: &Target, watchers: usize, figures: &Figures) {
 }
 
 fn measure(options: &Options, target: &Target, watchers: usize) -> Figures {
-    let server = start_fresh(options, target, "stalled");
-    let puts_max = (options.rate * options.duration.as_secs_f64()) as usize + options.connections;
+    let (mut server, data_dir) = target.start_fresh(options, "stalled");
+    let puts_max = (options.rate * options.duration().as_secs_f64()) as usize + CONNECTIONS;
     let puts = Puts::new(PREFIX, puts_max, options.value_bytes.unwrap_or(VALUE_BYTES));
     let reading = CancellationToken::new();
     let plan = Plan {
         watchers,
-        prefix: PREFIX,
+        prefixes: vec![PREFIX.to_owned()],
         start_revision: 0,
         measured: None,
         permits: None,
@@ -93,17 +98,18 @@ fn measure(options: &Options, target: &Target, watchers: usize) -> Figures {
     };
     let fleet = Fleet::launch(server.address, &plan);
     let before = server.memory_bytes().1;
-    let putting = puts::start(server.address, &puts, Pace::Rate(options.rate), options.connections, options.duration);
+    let putting = puts::start(server.address, &puts, Pace::Rate(options.rate), CONNECTIONS, options.duration());
     let latencies = putting.join().unwrap();
     let growth = server.memory_bytes().1.saturating_sub(before);
     let read_from = Instant::now();
     reading.cancel();
     let all = (latencies.len() * watchers) as u64;
-    fleet.wait_events(all, options.replay_limit);
+    fleet.wait_events(all, options.replay_limit());
     let caught_up = read_from.elapsed();
     let missing = all.saturating_sub(fleet.events());
     let (_, disorder) = fleet.stop();
     server.stop();
+    remove(&data_dir);
     Figures {
         p50_millis: quantile(&latencies, 0.5),
         p99_millis: quantile(&latencies, 0.99),

@@ -4,26 +4,28 @@ use std::fs;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Options, Target,
-    fleet::{Fleet, Plan},
-    start_fresh,
+use super::fleet::{Fleet, Plan};
+use crate::{
+    options::Options,
+    server::{Target, remove},
 };
 
 /// What the kernel counts its socket memory in, in bytes.
 const PAGE_BYTES: u64 = 4096;
+const WATCHERS: usize = 9_900;
 /// Watchers opened and closed before, so that what the server keeps for good is not counted.
 const WARM_UP_WATCHERS: usize = 100;
 
 pub(crate) fn run(options: &Options, targets: &[Target]) {
-    println!("{} idle watchers", options.idle);
+    let watchers = options.watchers.unwrap_or(WATCHERS);
+    println!("{watchers} idle watchers");
     println!("           anonymous KiB each    all of the process' KiB each    kernel's sockets, both ends, KiB each");
     let mut each = Vec::new();
     for target in targets {
-        let server = start_fresh(options, target, "idle");
+        let (mut server, data_dir) = target.start_fresh(options, "idle");
         let plan = Plan {
-            watchers: WARM_UP_WATCHERS.min(options.idle),
-            prefix: "bench/",
+            watchers: WARM_UP_WATCHERS.min(watchers),
+            prefixes: vec!["bench/".to_owned()],
             start_revision: 0,
             measured: None,
             permits: None,
@@ -32,9 +34,9 @@ pub(crate) fn run(options: &Options, targets: &[Target]) {
         };
         Fleet::launch(server.address, &plan).stop();
         let (before, sockets_before) = (server.memory_bytes(), socket_bytes());
-        let fleet = Fleet::launch(server.address, &Plan { watchers: options.idle, ..plan });
+        let fleet = Fleet::launch(server.address, &Plan { watchers, ..plan });
         let (after, sockets_after) = (server.memory_bytes(), socket_bytes());
-        let kib = |after: u64, before: u64| after.saturating_sub(before) as f64 / 1024.0 / options.idle as f64;
+        let kib = |after: u64, before: u64| after.saturating_sub(before) as f64 / 1024.0 / watchers as f64;
         let anonymous = kib(after.1, before.1);
         println!(
             "  {:<8} {:>18.2} {:>31.2} {:>40.2}",
@@ -46,6 +48,7 @@ pub(crate) fn run(options: &Options, targets: &[Target]) {
         each.push(anonymous);
         fleet.stop();
         server.stop();
+        remove(&data_dir);
     }
     if let [ours, theirs] = each[..] {
         println!("  a watcher of revgate's takes {:.3} times as much", ours / theirs);

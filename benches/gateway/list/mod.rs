@@ -1,20 +1,15 @@
-//! Lists of many keys: whole by one client and by ten at once, page by page, and by a reader that hardly reads.
+//! Servers with many keys, and lists of them: whole by ten clients at once, page by page, and by a reader that hardly reads.
 //!
 //! Both servers are filled alike, then each measurement is taken on the one and on the other. Where memory is looked at
 //! they are started anew before, so that neither has some to spare. The client reads with constant memory and checks
 //! what it reads.
 
-#[path = "list/beside.rs"]
 mod beside;
-#[path = "list/client.rs"]
 mod client;
-#[path = "list/keys.rs"]
-pub(crate) mod keys;
-#[path = "list/pages.rs"]
-mod pages;
+mod keys;
+pub(crate) mod pages;
 
 use std::{
-    fs,
     path::PathBuf,
     thread,
     time::{Duration, Instant},
@@ -27,13 +22,14 @@ use self::{
     client::{Broken, Connection, Ends},
 };
 use crate::{
-    load::Load,
+    fill::field,
+    load::{self, Load},
+    mib,
     options::Options,
-    server::{Running, Target},
+    server::{Running, Target, remove},
     table::Table,
 };
 
-const LIST_ROUNDS: usize = 3;
 const LISTS_AT_ONCE: usize = 10;
 /// The p99 of a hundred puts per second needs some time; lists at once are repeated until it is over.
 const PUTS_MIN: Duration = Duration::from_secs(10);
@@ -44,63 +40,68 @@ const FAST_SOCKET_BYTES: usize = 4 * 1024 * 1024;
 const ALL: &str = r#"{"key":"AA==","range_end":"AA=="}"#;
 
 /// A filled server.
-struct Filled<'a> {
-    target: &'a Target,
+pub(crate) struct Filled<'a> {
+    pub(crate) target: &'a Target,
     data_dir: PathBuf,
-    server: Running,
-    keys: usize,
+    pub(crate) server: Running,
+    pub(crate) keys: usize,
     value_bytes: usize,
     memory_bytes_max: u64,
 }
 
 /// Measures all targets, and prints the table.
 pub(crate) fn run(options: &Options, targets: &[Target]) {
-    let (keys, value_bytes) = (options.list_keys, options.value_bytes);
-    assert!((pages::PAGE_KEYS * pages::WALKERS..keys::KEYS_MAX).contains(&keys), "{keys} keys are too few or too many");
-    println!("list of {keys} keys of 32 bytes with {value_bytes} bytes of value");
+    println!("lists of {} keys of 32 bytes with {} bytes of value", options.keys, options.value_bytes());
     let mut table = Table::new(targets);
     let mut filled: Vec<Filled> = targets.iter().map(|target| Filled::fill(target, options)).collect();
-    one_list(&mut filled, &mut table);
     for (server, filled) in filled.iter_mut().enumerate() {
         lists_at_once(filled, server, &mut table);
     }
     for (server, filled) in filled.iter_mut().enumerate() {
-        pages::random(filled, options.duration, server, &mut table);
         pages::walks(filled, server, &mut table);
     }
     for (server, filled) in filled.iter_mut().enumerate() {
-        slow_reader(filled, options.slow_duration, server, &mut table);
+        slow_reader(filled, options.slow_duration(), server, &mut table);
     }
     println!();
     table.print();
-    for filled in filled {
-        filled.server.stop();
-        fs::remove_dir_all(&filled.data_dir).unwrap();
-    }
+    filled.into_iter().for_each(Filled::remove);
 }
 
 impl<'a> Filled<'a> {
-    fn fill(target: &'a Target, options: &Options) -> Filled<'a> {
-        let data_dir = options.dir.join(format!("list-{}", target.name));
-        let _ = fs::remove_dir_all(&data_dir);
-        let (server, _) = target.start(&data_dir);
-        keys::fill(server.address, options.list_keys, options.value_bytes);
+    /// Fills a fresh server with all keys, in no order, and lets it come to rest.
+    pub(crate) fn fill(target: &'a Target, options: &Options) -> Filled<'a> {
+        let (keys, value_bytes) = (options.keys, options.value_bytes());
+        let needed = pages::PAGE_KEYS * pages::WALKERS..keys::KEYS_MAX;
+        assert!(needed.contains(&keys), "{keys} keys are too few or too many: {needed:?}");
+        let (server, data_dir) = target.start_fresh(options, "filled");
+        keys::fill(server.address, keys, value_bytes);
         server.settle();
-        server.stop();
-        let (server, _) = target.start(&data_dir);
-        server.settle();
-        Filled {
-            target,
-            data_dir,
-            server,
-            keys: options.list_keys,
-            value_bytes: options.value_bytes,
-            memory_bytes_max: options.memory_bytes_max,
-        }
+        Filled { target, data_dir, server, keys, value_bytes, memory_bytes_max: options.memory_bytes_max() }
+    }
+
+    /// SIGTERM and a start: how long the one took, and how long until healthy again.
+    pub(crate) fn restart(&mut self) -> (Duration, Duration) {
+        let stop = self.server.stop();
+        let (server, start) = self.target.start(&self.data_dir);
+        self.server = server;
+        (stop, start)
+    }
+
+    /// Keys by the server's own count.
+    pub(crate) fn count(&self) -> usize {
+        let all = r#"{"key":"AA==","range_end":"AA==","count_only":true}"#;
+        field(&load::ask(self.server.address, "/v3/kv/range", all), "count").parse().unwrap()
+    }
+
+    /// Stops the server, and removes what it kept.
+    pub(crate) fn remove(mut self) {
+        self.server.stop();
+        remove(&self.data_dir);
     }
 
     /// Does the work, watching memory. A server that took too much is started anew, and there is no result.
-    fn watched<T>(&mut self, work: impl FnOnce(&Self) -> T) -> (Option<T>, Growth) {
+    pub(crate) fn watched<T>(&mut self, work: impl FnOnce(&Self) -> T) -> (Option<T>, Growth) {
         let (result, growth) = watched(&self.server, self.memory_bytes_max, || work(self));
         if !growth.was_stopped {
             return (Some(result), growth);
@@ -122,6 +123,11 @@ impl<'a> Filled<'a> {
         Puts { address: self.server.address, keys: self.keys, value_bytes: self.value_bytes }
     }
 
+    /// Lists everything on a connection of its own; the size of the answer.
+    pub(crate) fn list_once(&self) -> Result<u64, Broken> {
+        self.list(&mut Connection::open(self.server.address, BUFFER_BYTES), |_| {})
+    }
+
     /// Lists everything; the size of the answer. `pace` is called after each piece.
     fn list(&self, connection: &mut Connection, mut pace: impl FnMut(&Ends)) -> Result<u64, Broken> {
         let mut ends = Ends::default();
@@ -133,32 +139,6 @@ impl<'a> Filled<'a> {
         let wrong = ends.check(self.keys, (32 + self.value_bytes) / 3 * 4);
         wrong.unwrap_or_else(|wrong| panic!("a wrong answer of {}: {wrong}", self.target.name));
         Ok(ends.bytes)
-    }
-}
-
-fn one_list(filled: &mut [Filled<'_>], table: &mut Table) {
-    // What is left of one list may serve the next: the growth is that from before the first.
-    let before: Vec<u64> = filled.iter().map(|filled| filled.server.memory_bytes().1).collect();
-    let mut peaks = before.clone();
-    for round in 0..LIST_ROUNDS {
-        for turn in 0..filled.len() {
-            let which = (turn + round) % filled.len();
-            let (took, growth) = filled[which].watched(|filled| {
-                let mut connection = Connection::open(filled.server.address, BUFFER_BYTES);
-                let started = Instant::now();
-                filled.list(&mut connection, |_| {}).map(|bytes| (started.elapsed().as_secs_f64(), bytes))
-            });
-            peaks[which] = peaks[which].max(growth.peak_bytes);
-            if let Some(took) = took {
-                let (seconds, bytes) = took.unwrap();
-                println!("  round {round} {:<8} {seconds:.3} s for {bytes} bytes", filled[which].target.name);
-                table.add("list s", which, seconds);
-                table.add("list MB/s", which, bytes as f64 / 1e6 / seconds);
-            }
-        }
-    }
-    for (which, (before, peak)) in before.iter().zip(peaks).enumerate() {
-        table.add("list: growth MiB", which, (peak - before) as f64 / 1048576.0);
     }
 }
 
@@ -185,8 +165,7 @@ fn lists_at_once(filled: &mut Filled<'_>, server: usize, table: &mut Table) {
 fn ten_lists(filled: &Filled<'_>) -> Result<f64, Broken> {
     let started = Instant::now();
     thread::scope(|scope| {
-        let list = || filled.list(&mut Connection::open(filled.server.address, BUFFER_BYTES), |_| {});
-        let lists: Vec<_> = (0..LISTS_AT_ONCE).map(|_| scope.spawn(list)).collect();
+        let lists: Vec<_> = (0..LISTS_AT_ONCE).map(|_| scope.spawn(|| filled.list_once())).collect();
         lists.into_iter().try_for_each(|list| list.join().unwrap().map(|_| ()))
     })?;
     Ok(started.elapsed().as_secs_f64())
@@ -227,7 +206,7 @@ fn slow_reader(filled: &mut Filled<'_>, duration: Duration, server: usize, table
     });
     table.add("slow reader: growth MiB", server, growth.mib());
     let Some((end, at_end, puts)) = result else { return };
-    let kept = at_end.saturating_sub(growth.before_bytes) as f64 / 1048576.0;
+    let kept = mib(at_end.saturating_sub(growth.before_bytes));
     table.add("slow reader: growth at the end of slowness MiB", server, kept);
     add_puts(table, server, "slow reader", &quiet, &puts.unwrap());
     match end {
