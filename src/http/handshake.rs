@@ -68,7 +68,7 @@ impl Handshake {
 
     /// The answer, and what comes of the connection once it is sent.
     pub(super) fn accept(self) -> (Reply, OnUpgrade) {
-        let mut reply = Response::new(Body::Whole(None));
+        let mut reply = Response::new(Body::empty());
         if let Some(key) = self.key {
             *reply.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
             reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
