@@ -81,10 +81,10 @@ impl Row {
 /// Measures revgate beside a real etcd: same client, same disk, in turn. Without arguments: the whole report, which goes to
 /// benches/BENCHMARKS.md with its plots.
 #[derive(Debug, Parser)]
-#[command(name = "cargo bench --bench gateway --", max_term_width = 120)]
+#[command(bin_name = "cargo bench --bench gateway --", max_term_width = 120)]
 pub(crate) struct Options {
     /// What to measure (the whole report)
-    #[arg(value_enum, value_name = "ROW", hide_possible_values = false)]
+    #[arg(value_enum, value_name = "ROW")]
     pub(crate) rows: Vec<Row>,
     /// Rounds; the report tells medians
     #[arg(long, default_value_t = 5)]

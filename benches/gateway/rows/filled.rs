@@ -75,7 +75,7 @@ fn list(options: &Options, round: usize, filled: &mut Filled<'_>, figures: &mut 
     // A server that took too much memory was killed, and has no figure.
     let Some(took) = took else { return };
     let (seconds, bytes) = took.unwrap_or_else(|broken| panic!("the list of {name}: {}", broken.how));
-    before.add_to(figures, Row::List, side, &filled.server, 1000.0);
+    before.add_to(figures, Row::List, side, &filled.server, 1.0);
     figures.add(Row::List, "list s", side, seconds);
     figures.add(Row::List, "GB/s", side, bytes as f64 / 1e9 / seconds);
     figures.add(Row::List, "anonymous MiB more", side, growth.mib());
