@@ -51,3 +51,43 @@ impl Drop for Aside {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn work_is_done_by_threads_that_are_nicer_than_the_others() {
+        let own = || rustix::process::getpriority_process(None).unwrap();
+        let aside = Aside::start().unwrap();
+        assert!(aside.run(async move { own() }).await.unwrap() > own());
+    }
+
+    #[tokio::test]
+    async fn work_that_nobody_wants_any_more_ends() {
+        let aside = Aside::start().unwrap();
+        let (held, let_go) = oneshot::channel::<()>();
+        let (begun, has_begun) = oneshot::channel();
+        let work = aside.run(async move {
+            begun.send(()).unwrap();
+            std::future::pending::<()>().await;
+            drop(held);
+        });
+        has_begun.await.unwrap();
+        drop(work);
+        assert!(let_go.await.is_err(), "what the work held is let go");
+    }
+
+    #[tokio::test]
+    async fn work_in_hand_comes_to_nothing_when_everything_goes_down() {
+        let aside = Aside::start().unwrap();
+        let work = aside.run(std::future::pending::<()>());
+        drop(aside);
+        assert_eq!(work.await, None);
+    }
+}

@@ -51,7 +51,7 @@ const MAP_BYTES_MIN: u64 = 64 << 30;
 const MAP_QUOTAS: u64 = 4;
 /// Undelivered bytes one watch stream may hold in memory.
 const WATCH_STREAM_BYTES_MAX: usize = 512 << 10;
-/// Revisions one step of a watch that catches up reads: small steps, because live events wait behind each.
+/// Revisions one step of a watch that catches up reads: small steps, because live events wait while one is given out.
 const CATCH_UP_REVISIONS_MAX: usize = 256;
 /// Bytes one step of a watch that catches up reads.
 const CATCH_UP_BYTES_MAX: usize = 64 << 10;
