@@ -182,6 +182,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn heads_compare_as_their_keys(a in short_key(), b in short_key()) {
             let (head_a, head_b) = (Head::of(&a).unwrap(), Head::of(&b).unwrap());

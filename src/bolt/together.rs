@@ -17,8 +17,10 @@ use super::{
 /// Keys that are looked up together: enough for their waits to overlap, and few enough for what is brought into the
 /// caches to be there still when it is used.
 pub(super) const TOGETHER_KEYS: usize = 64;
-/// How far into a page its first touch goes: the head and the elements of a leaf of usual size.
-const TOUCHED_PAGE_BYTES: u64 = 256;
+/// How far into a branch its first touch goes: its head alone.
+const HEAD_BYTES: u64 = 16;
+/// How far into a leaf: head and elements, if there are as many as usual.
+const LEAF_HEAD_BYTES: u64 = 256;
 /// How far into a pair: key and value of usual size.
 const TOUCHED_PAIR_BYTES: usize = 512;
 /// What memory comes in.
@@ -57,12 +59,17 @@ fn find_by<'tx>(
     pages: &Pages<'tx>,
     keys: &[&[u8]],
 ) -> [Option<LeafElement<'tx>>; TOGETHER_KEYS] {
-    let places: [Option<(Head, Place)>; TOGETHER_KEYS] = array::from_fn(|at| {
+    let mut places: [Option<(Head, Place)>; TOGETHER_KEYS] = array::from_fn(|at| {
         let head = Head::of(keys.get(at)?)?;
-        Some((head, directory.leaf_of(pages, head)?))
+        let place = directory.listed(head)?;
+        touch_page(pages, place.page, HEAD_BYTES);
+        Some((head, place))
     });
+    for place in &mut places {
+        *place = place.and_then(|(head, place)| Some((head, directory.leaf_below(pages, head, place)?)));
+    }
     for (_, place) in places.iter().flatten() {
-        touch_page(pages, place.page);
+        touch_page(pages, place.page, LEAF_HEAD_BYTES);
     }
     let begun: [Option<InLeaf<'tx>>; TOGETHER_KEYS] = array::from_fn(|at| begin_in_leaf(pages, places[at].as_ref()?));
     for InLeaf { leaf, guess } in begun.iter().flatten() {
@@ -95,8 +102,8 @@ fn end_in_leaf<'tx>(InLeaf { leaf, guess }: &InLeaf<'tx>, key: &[u8]) -> Option<
 }
 
 /// Has the beginning of a page brought into the caches. What is wrong with it is found when it is read.
-fn touch_page(pages: &Pages<'_>, id: u64) {
-    if let Some(beginning) = pages.beginning(id, TOUCHED_PAGE_BYTES) {
+fn touch_page(pages: &Pages<'_>, id: u64, bytes: u64) {
+    if let Some(beginning) = pages.beginning(id, bytes) {
         touch(beginning);
     }
 }

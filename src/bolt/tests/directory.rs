@@ -104,6 +104,14 @@ fn a_tree_with_branches_has_a_list_and_each_commit_its_own() {
         lists.push(list(key).len());
     }
     assert!(lists[0] > 30 && lists[1] > lists[0] + 30, "{lists:?}");
+
+    // Too many leaves: the branches above them are listed.
+    apply(&db, &mut pairs, &Change { from: 3000, count: 12_000, value_bytes: Some(100) });
+    let read = db.read().unwrap();
+    let key = Key { txid: read.txid(), root: root_page(&read, BUCKET) };
+    let branches = read.inner_directories().of(&read.pages(), key).unwrap().len();
+    assert!((2..lists[0]).contains(&branches), "{branches}");
+    assert_found(&read, &pairs, 1);
 }
 
 #[test]
