@@ -354,8 +354,7 @@ pub(super) struct ServeFlags {
     pub(super) election_timeout: u64,
 
     // Metrics, logs and traces.
-    /// How much /metrics tells: "basic", or "extensive", which also has grpc_server_handling_seconds, a histogram for each
-    /// method that is called.
+    /// How much /metrics tells; only "extensive" has grpc_server_handling_seconds.
     #[arg(long, env = "REVGATE_METRICS", value_name = "DETAIL", value_enum, default_value_t = MetricsDetail::Extensive)]
     pub(super) metrics: MetricsDetail,
 
