@@ -32,12 +32,6 @@ image_stage() {
         cp -a "$WORK/out/data" "$TREE/data" && chown -R 65532:65532 "$TREE/data" && chmod 0755 "$WORK" "$TREE"
 }
 
-# What every container engine adds to an image's tree, as far as a server has use for it.
-engine_devices() {
-    mkdir "$TREE/dev" && mknod -m 0666 "$TREE/dev/null" c 1 3 && mknod -m 0666 "$TREE/dev/random" c 1 8 &&
-        mknod -m 0666 "$TREE/dev/urandom" c 1 9
-}
-
 instruction() { sed -nE "s/^$1 //p" Dockerfile; }
 words() { python3 -c 'import json, sys; print(*json.loads(sys.argv[1]))' "$1"; }
 is_small() {
@@ -85,7 +79,6 @@ else
 fi
 check "the image's tree" image_stage
 check "the image is small" is_small
-check "an engine's devices" engine_devices
 check "nothing is in it but the binary and the data directory" has_only_its_own
 check "it starts as its user and becomes ready" start_image
 check "it writes and reads" write_and_read

@@ -333,6 +333,7 @@ async fn api_call(connection: &Arc<Connection>, method: Method, mut call: Call, 
     if let Some(stages) = caller.stages() {
         let respond = front.metrics.time.now().saturating_sub(stages.applied_at);
         front.metrics.stages.of(Stage::Respond).observe(respond);
+        record.wrote(stages);
     }
     match answer {
         Ok(Answer::Begun(first, rest)) => {

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     config::RequestLog,
     error::{ApiError, Code},
+    metrics::StageTimes,
     proto::etcdserverpb as pb,
 };
 
@@ -62,6 +63,7 @@ impl Observer {
             waits_for_others: false,
             request_bytes: 0,
             answer_bytes: 0,
+            write: None,
             details: Details::default(),
         }
     }
@@ -86,6 +88,8 @@ pub(super) struct Record<'a> {
     waits_for_others: bool,
     request_bytes: usize,
     answer_bytes: usize,
+    /// Where a write that is told of spent its time while it was executed. In a box: few are.
+    write: Option<Box<StageTimes>>,
     details: Details,
 }
 
@@ -129,6 +133,13 @@ impl Record<'_> {
     /// The service has answered.
     pub(super) fn executed(&mut self) {
         self.executed = Some(Instant::now());
+    }
+
+    /// The call has made a write, which went like this.
+    pub(super) fn wrote(&mut self, stages: StageTimes) {
+        if !self.observer.slow.is_zero() && self.began.elapsed() > self.observer.slow {
+            self.write = Some(Box::new(stages));
+        }
     }
 
     /// How the call ends. Without this it was given up.
@@ -194,6 +205,7 @@ impl Record<'_> {
     fn tell_slow(&self, took: Duration, now: Instant) {
         let [read, parse, execute, respond] = self.stages(now);
         let shown = |stage: Option<Duration>| stage.map(tracing::field::debug);
+        let write = |stage: fn(&StageTimes) -> Duration| shown(self.write.as_deref().map(stage));
         let Details {
             key_bytes,
             key_prefix,
@@ -215,6 +227,13 @@ impl Record<'_> {
             parse = shown(parse),
             execute = shown(execute),
             respond = shown(respond),
+            queue = write(|stages| stages.queue),
+            wal_write = write(|stages| stages.wal_write),
+            fsync = write(|stages| stages.fsync),
+            replicate = write(|stages| stages.replicate),
+            commit_to_apply = write(|stages| stages.commit_to_apply),
+            apply = write(|stages| stages.apply),
+            notify = write(|stages| stages.notify),
             request_bytes = self.request_bytes,
             answer_bytes = self.answer_bytes,
             key_bytes,
@@ -294,6 +313,18 @@ mod tests {
         record.parsed = Some(began + 3 * MILLI);
         record.executed = Some(began + 6 * MILLI);
         assert_eq!(record.stages(now), [1, 2, 3, 4].map(|millis| Some(millis * MILLI)));
+    }
+
+    #[test]
+    fn stages_of_a_write_are_kept_for_calls_that_are_told_of() {
+        let observer = Observer { slow: MILLI, ..Observer::default() };
+        let stages = StageTimes { fsync: 7 * MILLI, ..StageTimes::default() };
+        let mut quick = observer.begin("/r", Instant::now() + Duration::from_secs(60));
+        quick.wrote(stages);
+        assert!(quick.write.is_none());
+        let mut slow = observer.begin("/r", Instant::now() - 2 * MILLI);
+        slow.wrote(stages);
+        assert_eq!(slow.write.as_ref().map(|stages| stages.fsync), Some(7 * MILLI));
     }
 
     #[test]

@@ -392,6 +392,9 @@ async fn once(socket: &mut Socket, front: &Front, (method, route): (Method, &'st
         Err(error) => Err(error),
     };
     record.ends(answer.as_ref().map(Vec::len));
+    if let Some(stages) = caller.stages() {
+        record.wrote(stages);
+    }
     drop(record);
     let body = answer.unwrap_or_else(|error| reply::error_body(&error));
     send(socket, body.into()).await.err().unwrap_or(End::Finished)

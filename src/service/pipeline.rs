@@ -129,7 +129,7 @@ impl PipelineService {
     /// How this member is, and what is wrong with that, the worst first. For those who may do what concerns everybody: it
     /// tells who is connected.
     pub async fn report(&self, caller: &Caller) -> Result<(PipelineReport, Vec<Finding>), ApiError> {
-        self.core.require_admin(caller)?;
+        self.core.require_observer(caller)?;
         let watches = self.watches().await;
         let report = self.look(watches);
         let findings = diagnose(&report);

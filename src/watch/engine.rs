@@ -138,10 +138,15 @@ impl Engine {
         loop {
             match self.round() {
                 Next::Round => {}
-                Next::Wait(timeout) => self.shared.inbox.wait(timeout),
+                Next::Wait(timeout) => self.shared.inbox.wait(timeout, self.is_idle()),
                 Next::Stop => return,
             }
         }
+    }
+
+    /// Nobody is there for whom what is distributed makes a difference.
+    fn is_idle(&self) -> bool {
+        self.watchers.len() == self.free.len() && self.waiting.is_empty()
     }
 
     /// One round. With `Wait`, everything that can be done is done until the inbox or the clock says otherwise.
@@ -149,6 +154,7 @@ impl Engine {
         let revisions_max = self.shared.options.catch_up_revisions_max;
         let taken = self.shared.inbox.take(revisions_max, self.shared.step_bytes_max());
         let is_quiet = taken.commands.is_empty() && taken.changes.is_empty() && taken.read.is_none();
+        self.skip_to(taken.dropped_through);
         for command in taken.commands {
             self.obey(command);
         }
@@ -157,7 +163,6 @@ impl Engine {
             self.wake_all();
             return Next::Stop;
         }
-        self.skip_to(taken.dropped_through);
         self.distribute(taken.changes, taken.handed_over);
         self.wake_all();
         if let Some(read) = taken.read {

@@ -76,6 +76,8 @@ struct Content {
     /// What was read of history. There is one read at a time.
     read: Option<Read>,
     poked: bool,
+    /// The thread waits, and nobody does who is to hear of changes.
+    idle: bool,
     closed: bool,
 }
 
@@ -97,6 +99,11 @@ impl Inbox {
         let bytes = changes_bytes(&changes);
         let mut content = self.content.lock();
         if content.closed {
+            return;
+        }
+        if content.idle {
+            // Nobody's: not worth waking a thread for. Whoever comes in the meantime reads it from the history.
+            content.dropped_through = changes.revision;
             return;
         }
         if content.changes_bytes + bytes > self.bytes_max
@@ -169,9 +176,11 @@ impl Inbox {
         taken
     }
 
-    /// Waits until there is something to take, or for `timeout`.
-    pub(super) fn wait(&self, timeout: Option<Duration>) {
+    /// Waits until there is something to take, or for `timeout`. For the `idle`, who have nobody to give changes to, changes
+    /// are no reason: only how far they go is noted.
+    pub(super) fn wait(&self, timeout: Option<Duration>, idle: bool) {
         let mut content = self.content.lock();
+        content.idle = idle;
         let is_empty = |content: &mut Content| {
             content.commands.is_empty()
                 && content.changes.is_empty()
@@ -185,6 +194,7 @@ impl Inbox {
             }
             None => self.arrived.wait_while(&mut content, is_empty),
         }
+        content.idle = false;
     }
 }
 
@@ -196,4 +206,35 @@ pub(super) fn changes_bytes(changes: &ChangeSet) -> usize {
 /// What a change costs in memory.
 pub(super) fn record_bytes(kv: &crate::proto::mvccpb::KeyValue) -> usize {
     kv.key.len() + kv.value.len() + RECORD_OVERHEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    fn changes(revision: i64) -> ChangeSet {
+        ChangeSet { revision, changes: Vec::new().into() }
+    }
+
+    #[test]
+    fn changes_wake_nobody_who_has_no_one_to_tell_and_are_not_forgotten() {
+        let inbox = Inbox::new(1 << 20);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| inbox.wait(None, true));
+            while !inbox.content.lock().idle {
+                thread::yield_now();
+            }
+            inbox.push_changes(changes(7));
+            inbox.push_changes(changes(8));
+            assert!(inbox.content.lock().idle && !waiting.is_finished());
+            inbox.poke();
+            waiting.join().expect("the wait ends");
+        });
+        inbox.push_changes(changes(9));
+        let taken = inbox.take(10, 1 << 20);
+        assert_eq!(taken.dropped_through, 8);
+        assert_eq!(taken.changes.iter().map(|set| set.revision).collect::<Vec<_>>(), [9]);
+    }
 }

@@ -7,9 +7,6 @@ use std::borrow::Cow;
 
 use super::{DEPTH_MAX_LEVELS, JsonError};
 
-/// Bytes looked at together when searching a string's end; a size the compiler turns into vector instructions.
-const STRING_STEP_BYTES: usize = 32;
-
 /// What kind of value comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -263,17 +260,17 @@ impl<'a> Scanner<'a> {
 
     /// Moves to the next byte that ends or interrupts a string's plain text.
     fn skip_plain(&mut self) {
-        let interrupts = |byte: u8| byte == b'"' || byte == b'\\' || byte < 0x20;
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        let mut plain = 0;
-        for step in rest.chunks_exact(STRING_STEP_BYTES) {
-            if step.iter().fold(false, |found, byte| found | interrupts(*byte)) {
-                break;
+        let (words, tail) = self.text.get(self.at..).unwrap_or_default().as_chunks();
+        for word in words {
+            let found = interruptions(u64::from_le_bytes(*word));
+            if found != 0 {
+                self.at += found.trailing_zeros() as usize / 8;
+                return;
             }
-            plain += STRING_STEP_BYTES;
+            self.at += word.len();
         }
-        let tail = rest.get(plain..).unwrap_or_default();
-        self.at += plain + tail.iter().position(|byte| interrupts(*byte)).unwrap_or(tail.len());
+        let interrupts = |byte: &u8| *byte == b'"' || *byte == b'\\' || *byte < 0x20;
+        self.at += tail.iter().position(interrupts).unwrap_or(tail.len());
     }
 
     fn utf8(&self, start: usize, end: usize) -> Result<&'a str, JsonError> {
@@ -345,4 +342,40 @@ pub(crate) fn number_length(text: &[u8]) -> Option<usize> {
         at += exponent;
     }
     Some(at)
+}
+
+/// Where a string's plain text ends or is interrupted among eight bytes, the first in the lowest eight bits: by a quote, a
+/// backslash, or a control character. The lowest bit that is set is in such a byte; above it others may be.
+fn interruptions(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 0xff;
+    const TOPS: u64 = ONES << 7;
+    // A byte's highest bit is set if the byte is below the limit (and itself below 0x80), or if a lower byte was.
+    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & TOPS;
+    let is = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    is(b'"') | is(b'\\') | below(word, 0x20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_interruption_is_found_wherever_it_is_and_whatever_follows() {
+        let interrupts = |byte: u8| byte == b'"' || byte == b'\\' || byte < 0x20;
+        for byte in 0..=u8::MAX {
+            for at in 0..8 {
+                for (around, after) in
+                    [(b'a', b'a'), (0xff, 0), (0x80, b'"'), (b'!', 0x21), (b'#', b'\\'), (0x20, 0xc3)]
+                {
+                    let mut word = [after; 8];
+                    word[..at].fill(around);
+                    word[at] = byte;
+                    let expected = word.iter().position(|byte| interrupts(*byte));
+                    let found = interruptions(u64::from_le_bytes(word));
+                    let first = (found != 0).then(|| found.trailing_zeros() as usize / 8);
+                    assert_eq!(first, expected, "{word:02x?}");
+                }
+            }
+        }
+    }
 }

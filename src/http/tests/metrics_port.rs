@@ -27,6 +27,7 @@ async fn probes_metrics_versions_and_debug_are_there_and_nothing_else() {
         "/metrics",
         "/version",
         "/debug/watchers",
+        "/debug/pipeline",
     ] {
         let (own, client) = (get(&member, path).await, member.get(path).await);
         assert_eq!((own.status, client.status), (200, 200), "{path}: {own:?}");
@@ -67,8 +68,10 @@ async fn a_socket_is_not_to_be_had_there() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn debug_is_open_there_and_for_root_at_the_client_port() {
     let member = with_authentication().await;
-    assert_eq!(member.get("/debug/watchers").await.status, 400);
-    assert_eq!(get(&member, "/debug/watchers").await.status, 200);
+    for path in ["/debug/watchers", "/debug/pipeline"] {
+        assert_eq!(member.get(path).await.status, 400, "{path}");
+        assert_eq!(get(&member, path).await.status, 200, "{path}");
+    }
     // A token is of no interest there, not even a bad one.
     let bad = "Authorization: bad.1\r\n";
     let answer = member.connect_metrics().await.request("GET", "/debug/watchers", bad, "").await;
