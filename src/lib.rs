@@ -24,18 +24,19 @@
 //! # The way of a write
 //!
 //! `http` parses the body into a typed request → `service` checks what needs no state, and that there is room →
-//! `consensus` packs everything
-//! that is waiting into one log entry → `wal` makes it durable with one `fdatasync` for the whole batch → committed →
-//! `apply`: auth, quota, mvcc give it the next revision, append it to the ring (changes newer than the file, in memory),
-//! update the key index, hand the change set to `watch`, and answer the waiting request. A backend thread takes the
-//! ring's tail into the tree every 100 ms or 10,000 operations, with the consistent index in the same commit. The apply
-//! loop waits for no disk; a request waits for exactly one sync.
+//! `consensus` packs everything that is waiting into one log entry → `wal` makes it durable with one `fdatasync` for the
+//! whole batch → committed → `apply`: auth, quota, mvcc give it the next revision, append it to the ring (changes newer
+//! than the file, in memory), update the key index, hand the change set to `watch`, and answer the waiting request. A
+//! backend thread takes the ring's tail into the tree every 100 ms or 10,000 operations, with the consistent index in the
+//! same commit. The apply loop waits for no disk; a request waits for exactly one sync. [`metrics`] times eight stages on
+//! this way, and `service` tells from them where a write is stuck.
 //!
 //! # The way of a read
 //!
 //! `service` asks `consensus` for a read barrier when the read is linearizable (one for all that are waiting), then opens
-//! a read at a revision: index → revision → ring or mapped page → JSON, by the chunk, as fast as the socket takes it. No
-//! lock is held while bytes go out; the revision is pinned, and a compaction waits for it, for a bounded time.
+//! a read at a revision: index → revision → ring or mapped page (of many keys at once, by the commit's list of pages) → JSON,
+//! by the chunk, as fast as the socket takes it. No lock is held while bytes go out; the revision is pinned, and a compaction
+//! waits for it, for a bounded time.
 //!
 //! # The way of an event
 //!

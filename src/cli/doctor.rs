@@ -62,7 +62,6 @@ pub(super) fn run(flags: &DoctorFlags) -> ExitCode {
     let mut examined = Vec::new();
     for endpoint in &endpoints {
         match runtime.block_on(examine(&flags.client.at(endpoint), endpoint)) {
-            Err(ClientError::Flags(what)) => return output::failed(what, EXIT_UNREACHABLE),
             Err(error) => examined.push(unreachable(endpoint, &error)),
             Ok(found) => examined.push(found),
         }
@@ -97,8 +96,10 @@ async fn examine(flags: &ClientFlags, endpoint: &str) -> Result<Examined, Client
     let mut findings: Vec<Finding> =
         serde_json::from_value(told("findings")).map_err(|error| ClientError::Answer(error.to_string()))?;
     let mut verdict = told("verdict").as_str().unwrap_or_default().to_owned();
-    if ready != StatusCode::OK {
-        let not_ready = not_ready(&String::from_utf8_lossy(&checks));
+    let not_ready = not_ready(&String::from_utf8_lossy(&checks));
+    // Where room is all that lacks, the member has said so, and load balancers may well be told to take no notice.
+    let lacks_room = not_ready.evidence.iter().all(|check| check.starts_with("[-]disk_space"));
+    if ready != StatusCode::OK && !(lacks_room && findings.iter().any(|finding| finding.code == "disk_full")) {
         if findings.is_empty() {
             verdict.clone_from(&not_ready.sentence);
         }
@@ -124,10 +125,20 @@ fn unreachable(endpoint: &str, error: &ClientError) -> Examined {
             "The member tells nothing about itself.",
             "See whether it is a revgate, and as new as this command; and whether --endpoint is where clients connect.",
         ),
-        ClientError::Refused { .. } => (
+        ClientError::Refused { status: 400 | 401 | 403, .. } => (
             "refused",
             "The member does not tell this user about itself.",
             "With authentication on, give --user a user with the role root.",
+        ),
+        ClientError::Refused { .. } => (
+            "no_answer",
+            "The member is there and cannot answer: writes may be stuck, and a login is one.",
+            "Ask a port of --listen-metrics-urls without --user: it needs no login. Else see what the member's log says last.",
+        ),
+        ClientError::Flags(_) => (
+            "wrong_address",
+            "The member cannot be asked this way.",
+            "See the address, the certificates and the user given.",
         ),
         _ => (
             "unreachable",
@@ -201,6 +212,8 @@ mod tests {
         let refused = |status| ClientError::Refused { status, message: "m".into() };
         assert_eq!(code(refused(404)), "no_report");
         assert_eq!(code(refused(403)), "refused");
+        assert_eq!((code(refused(503)), code(refused(504))), ("no_answer".into(), "no_answer".into()));
+        assert_eq!(code(ClientError::Flags("x".into())), "wrong_address");
         assert_eq!(code(ClientError::Io(std::io::ErrorKind::ConnectionRefused.into())), "unreachable");
     }
 

@@ -26,6 +26,9 @@ use super::{
 
 /// Longest time for a request's head, and for the silence before it; etcd's figure.
 const HEAD_READ_MAX: Duration = Duration::from_secs(300);
+/// The same where metrics alone are served: there are few connections there, and whoever holds one in silence would keep
+/// probes out.
+const METRICS_HEAD_READ_MAX: Duration = Duration::from_secs(10);
 /// Read and head buffer of one HTTP/1.1 connection.
 const HTTP1_BUFFER_BYTES_MAX: usize = 128 * 1024;
 /// Requests in flight on one HTTP/2 connection.
@@ -128,12 +131,16 @@ async fn welcome(stream: TcpStream, tls: Option<Arc<Tls>>, front: Arc<Front>, ad
 
 async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, connection: Arc<Connection>) {
     let front = connection.front();
+    let head_read_max = match connection.serves() {
+        Serves::Everything => HEAD_READ_MAX,
+        Serves::Metrics => METRICS_HEAD_READ_MAX,
+    };
     let stream = Patient::new(stream, front.stall_timeout, connection.stalled().clone());
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_READ_MAX)
+        .header_read_timeout(head_read_max)
         .max_buf_size(HTTP1_BUFFER_BYTES_MAX)
         // As etcd writes them: there are clients that look for `Content-Length: ` letter by letter.
         .title_case_headers(true);

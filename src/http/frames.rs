@@ -41,9 +41,11 @@ const SLICES_MAX: usize = 64;
 const IDLE_FRAMES_MAX: usize = 4;
 
 /// The socket. Clones are the same one: its task shares it with the work it has done aside. They take turns, so the lock
-/// is free whenever it is taken.
+/// is free whenever it is taken; one that has been taken back says nothing any more.
 #[derive(Clone, Debug)]
 pub(super) struct Socket {
+    /// Whose turn this is.
+    turn: u64,
     line: Arc<Mutex<Line<TokioIo<Upgraded>>>>,
     /// Bytes of texts.
     sent: IntCounter,
@@ -51,6 +53,8 @@ pub(super) struct Socket {
 
 #[derive(Debug)]
 struct Line<C> {
+    /// Who may speak.
+    turn: u64,
     socket: WebSocketStream<C>,
     frames: VecDeque<Frame>,
 }
@@ -70,7 +74,7 @@ impl Socket {
     /// added to `sent`.
     pub(super) async fn new(upgraded: Upgraded, message_bytes_max: usize, sent: IntCounter) -> Socket {
         let line = Line::new(TokioIo::new(upgraded), message_bytes_max).await;
-        Socket { line: Arc::new(Mutex::new(line)), sent }
+        Socket { turn: line.turn, line: Arc::new(Mutex::new(line)), sent }
     }
 
     /// The next message; `None` once the connection has ended.
@@ -80,13 +84,27 @@ impl Socket {
 
     /// Adds a text message to those that the next flush writes. The text must be UTF-8.
     pub(super) fn feed(&mut self, text: Bytes) {
-        self.sent.inc_by(text.len() as u64);
-        self.line.lock().frames.push_back(Frame::new(text));
+        let mut line = self.line.lock();
+        if line.turn == self.turn {
+            self.sent.inc_by(text.len() as u64);
+            line.frames.push_back(Frame::new(text));
+        }
     }
 
     /// Writes what was fed.
     pub(super) async fn flush(&mut self) -> Result<(), Error> {
-        poll_fn(|context| self.line.lock().poll_flush(context)).await
+        poll_fn(|context| {
+            let mut line = self.line.lock();
+            if line.turn == self.turn { line.poll_flush(context) } else { Poll::Ready(Err(Error::AlreadyClosed)) }
+        })
+        .await
+    }
+
+    /// Ends the turn of every clone: they say nothing from now on, whatever they are still about.
+    pub(super) fn take_back(&mut self) {
+        let mut line = self.line.lock();
+        line.turn += 1;
+        self.turn = line.turn;
     }
 
     /// Sends a text message. The text must be UTF-8.
@@ -112,7 +130,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Line<C> {
             .max_message_size(Some(message_bytes_max))
             .max_frame_size(Some(message_bytes_max));
         let socket = WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await;
-        Line { socket, frames: VecDeque::new() }
+        Line { turn: 0, socket, frames: VecDeque::new() }
     }
 
     /// What is read may have to be answered by tungstenite, which it does at once: texts that have begun go first.

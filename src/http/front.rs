@@ -176,6 +176,11 @@ impl Connection {
         Connection { front, admission, security, stalled: Stalled::default() }
     }
 
+    /// What the listener it came by is for.
+    pub(super) fn serves(&self) -> Serves {
+        self.admission.serves
+    }
+
     /// Where the client connects from.
     pub(super) fn peer(&self) -> SocketAddr {
         self.admission.peer
@@ -207,7 +212,7 @@ impl Drop for Connection {
 /// Answers one request.
 pub(super) async fn answer(connection: Arc<Connection>, request: Request<Incoming>) -> Reply {
     let arrival = Arrival::of(request.method());
-    if connection.admission.serves == Serves::Metrics {
+    if connection.serves() == Serves::Metrics {
         // Neither by name nor by origin: a probe calls a pod by its address, and no page has business here.
         let encoding = Encoding::accepted(request.headers());
         return reply::encoded(metrics_endpoint(&connection, &arrival, &request).await, encoding).await;
@@ -330,7 +335,8 @@ async fn api_call(connection: &Arc<Connection>, method: Method, mut call: Call, 
         }
     };
     record.ends(answer.as_ref().map(Answer::len));
-    if let Some(stages) = caller.stages() {
+    // A compaction's answer waits for more than its command.
+    if let Some(stages) = caller.stages().filter(|_| method != Method::Compact) {
         let respond = front.metrics.time.now().saturating_sub(stages.applied_at);
         front.metrics.stages.of(Stage::Respond).observe(respond);
         record.wrote(stages);
@@ -422,7 +428,7 @@ async fn side_endpoint(connection: &Connection, arrival: &Arrival, path: &str, r
         None => (&*front.other_meter, side::not_found()),
         Some(template) => {
             let reply = if request.method() == HttpMethod::GET {
-                let caller = match connection.admission.serves {
+                let caller = match connection.serves() {
                     Serves::Everything => caller::of_request(request.headers(), connection.certificate_name()),
                     Serves::Metrics => Caller::operator(),
                 };

@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use prometheus::IntCounter;
 use tokio::{
-    sync::mpsc,
+    sync::{OwnedSemaphorePermit, mpsc},
     task::{JoinHandle, spawn_blocking},
     time::{Sleep, sleep},
 };
@@ -258,8 +258,7 @@ impl RangePieces {
         loop {
             if let Poll::Ready(Some(piece)) = self.made.poll_recv(context) {
                 if self.made.len() <= PIECES_AHEAD_MIN {
-                    // If it is not its turn, there will be time for that when there are none left.
-                    let _ = self.poll_made(context);
+                    self.look_ahead(context);
                 }
                 return Poll::Ready(Ok(Some(piece)));
             }
@@ -275,8 +274,30 @@ impl RangePieces {
     }
 
     /// Sees what became of what is being made; has more made if there is more, and once it is its turn. Ready if there
-    /// is something to be seen.
+    /// is something to be seen. To be polled only for pieces that are wanted now: whoever waits in line is given the turn,
+    /// whether it comes back for it or not.
     fn poll_made(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        ready!(self.poll_ran(context));
+        if let State::Idle(_) = self.state
+            && let Some(turn) = ready!(self.turns.poll_acquire(context))
+        {
+            self.run(turn);
+        }
+        Poll::Ready(())
+    }
+
+    /// The same for pieces that will be wanted, if it can be done at once. A client that stops reading must not be in line.
+    fn look_ahead(&mut self, context: &mut Context<'_>) {
+        if self.poll_ran(context).is_ready()
+            && let State::Idle(_) = self.state
+            && let Ok(turn) = self.turns.clone_inner().try_acquire_owned()
+        {
+            self.run(turn);
+        }
+    }
+
+    /// Sees what became of what is being made, if anything is.
+    fn poll_ran(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let State::Making(making) = &mut self.state {
             let ran = ready!(Pin::new(making).poll(context));
             self.state = match ran.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string()))) {
@@ -285,16 +306,20 @@ impl RangePieces {
                 Err(error) => State::Failed(error),
             };
         }
-        if let State::Idle(_) = self.state {
-            let Poll::Ready(turn) = self.turns.poll_acquire(context) else { return Poll::Pending };
-            if let State::Idle(maker) = std::mem::replace(&mut self.state, State::Done) {
+        Poll::Ready(())
+    }
+
+    /// Has pieces made: it is its turn.
+    fn run(&mut self, turn: OwnedSemaphorePermit) {
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Idle(maker) => {
                 let pieces = self.maker_sends.clone();
                 self.state = State::Making(bulk(move || {
                     let _turn = turn;
                     maker.run(&pieces)
                 }));
             }
+            other => self.state = other,
         }
-        Poll::Ready(())
     }
 }

@@ -7,10 +7,7 @@ use std::time::{Duration, Instant};
 
 use hyper::{HeaderMap, StatusCode};
 
-use super::{
-    reply,
-    trace::{Ended, Trace, Tracing},
-};
+use super::trace::{Ended, Trace, Tracing};
 use crate::{
     config::RequestLog,
     error::{ApiError, Code},
@@ -148,7 +145,7 @@ impl Record<'_> {
             Ok(bytes) => {
                 (self.code, self.status, self.answer_bytes) = (Code::Ok, StatusCode::OK.as_u16(), bytes);
             }
-            Err(error) => (self.code, self.status) = (error.code(), reply::status_of(error).as_u16()),
+            Err(error) => (self.code, self.status) = (error.code(), error.http_status()),
         }
     }
 

@@ -109,6 +109,8 @@ async fn serve(upgraded: Upgraded, connection: &Connection, asked: Asked, mut ca
             }
         }
     };
+    // A conversation that was broken off may have had something done aside.
+    socket.take_back();
     if is_watch {
         end.disconnect(connection).count(&front.metrics);
     }
@@ -228,46 +230,49 @@ async fn respond(
     session: &mut WatchSession,
     output: WatchOutput,
 ) -> Result<(), End> {
-    let mut next = Some(output);
+    let (mut gathered, mut next) = (0, Some(output));
     while let Some(output) = next {
         next = if outputs::is_history(&output) {
-            send_history(socket, front, session, output).await?
+            send_history(socket, front, session, output, &mut gathered).await?
         } else {
-            send_live(socket, front, session, output).await?
+            send_live(socket, front, session, output, &mut gathered).await?
         };
     }
     Ok(())
 }
 
-/// Sends what is no history. Returns what was next and is some, if it was.
+/// Sends what is no history. Returns what was next and is some, if it was. No more is taken once `gathered` is full.
 async fn send_live(
     socket: &mut Socket,
     front: &Front,
     session: &mut WatchSession,
     first: WatchOutput,
+    gathered: &mut usize,
 ) -> Result<Option<WatchOutput>, End> {
-    let (mut gathered, mut next) = (0, Some(first));
+    let mut next = Some(first);
     while let Some(output) = next.take_if(|output| !outputs::is_history(output)) {
-        gathered += feed(socket, &output);
+        *gathered += feed(socket, &output);
         outputs::observe(&front.metrics, &output);
-        next = if gathered < GATHERED_BYTES { session.try_next() } else { None };
+        next = if *gathered < GATHERED_BYTES { session.try_next() } else { None };
     }
     socket.flush().await.map_err(|_| End::Gone)?;
     Ok(next)
 }
 
-/// Has history encoded and sent aside, and waits until it is. Returns what was next and is none, if it was.
+/// Has history encoded and sent aside, and waits until it is. Returns what was next and is none, if it was. No more is
+/// taken once `gathered` is full.
 async fn send_history(
     socket: &Socket,
     front: &Front,
     session: &mut WatchSession,
     first: WatchOutput,
+    gathered: &mut usize,
 ) -> Result<Option<WatchOutput>, End> {
-    let (mut gathered, mut outputs, mut next) = (0, Vec::new(), Some(first));
+    let (mut outputs, mut next) = (Vec::new(), Some(first));
     while let Some(output) = next.take_if(|output| outputs::is_history(output)) {
-        gathered += outputs::content_bytes(&output);
+        *gathered += outputs::content_bytes(&output);
         outputs.push(output);
-        next = if gathered < GATHERED_BYTES { session.try_next() } else { None };
+        next = if *gathered < GATHERED_BYTES { session.try_next() } else { None };
     }
     let mut socket = socket.clone();
     let sent = front.aside.run(async move {

@@ -43,8 +43,10 @@ const QUOTA_LOW_PERCENT: u64 = 80;
 const QUOTA_VERY_LOW_PERCENT: u64 = 95;
 /// Revisions behind at which a watch is far behind: a compaction may soon pass it.
 const WATCH_LAG_REVISIONS_MIN: i64 = 10_000;
-/// How long a read may be open: twice as long as compactions wait for one by default.
-const READ_OLD_MIN: Duration = Duration::from_secs(60);
+/// How long a list may be open: twice as long as compactions wait for one by default.
+const RANGE_OLD_MIN: Duration = Duration::from_secs(60);
+/// How long a snapshot or a hash may be open: a backup of a few gigabytes takes minutes and harms nobody.
+const FILE_READ_OLD_MIN: Duration = Duration::from_secs(600);
 
 /// How bad something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,8 +153,8 @@ fn no_leader(report: &PipelineReport) -> Option<Finding> {
 /// What has not moved for too long. Disk, agreement and apply are told apart by what is running and by the indexes.
 fn stuck(report: &PipelineReport) -> Vec<Finding> {
     let mut found = hanging(report);
-    // A call that hangs explains why writes wait, and so does the want of a leader.
-    if found.is_empty() && report.leader != 0 {
+    // A call that hangs explains why writes wait, and so does the want of a leader, or of room.
+    if found.is_empty() && report.leader != 0 && report.room.shortage.is_none() {
         found.extend(report.oldest_write.filter(|age| *age >= STUCK_MIN).map(|age| waiting_write(report, age)));
     }
     found
@@ -205,9 +207,9 @@ fn waiting_write(report: &PipelineReport, age: Duration) -> Finding {
     } else if at.proposed > at.committed {
         (
             "replication_stuck",
-            format!("Writes are stuck in replication: the log has not been agreed on for {age}."),
-            "They are in this member's log, and no quorum has confirmed them. Look at the other members and at the network \
-             between them, not at apply.",
+            format!("Writes are stuck before apply: the log has not been agreed on for {age}."),
+            "No quorum has them in its log. With other members, look at those and at the network between them; without, at \
+             the disk under the data directory: the log may wait for room or for its next segment. Apply is not to blame.",
         )
     } else {
         (
@@ -264,7 +266,13 @@ fn apply_slow(report: &PipelineReport) -> Option<Finding> {
 /// What waits neither for the disk nor for peers waits for a processor.
 fn processor_short(report: &PipelineReport) -> Option<Finding> {
     let slow = |stage: &Stage| report.durations.of(*stage).p99 >= PROCESSOR_SLOW_MIN;
-    let stages: Vec<Stage> = [Stage::CommitToApply, Stage::Notify, Stage::Respond].into_iter().filter(slow).collect();
+    // An entry waits for the one before it to be applied: where that is slow, it says all.
+    let waits_for_apply = report.durations.of(Stage::Apply).p99 >= APPLY_SLOW_MIN;
+    let stages: Vec<Stage> = [Stage::CommitToApply, Stage::Notify, Stage::Respond]
+        .into_iter()
+        .filter(|stage| *stage != Stage::CommitToApply || !waits_for_apply)
+        .filter(slow)
+        .collect();
     (!stages.is_empty()).then(|| Finding {
         severity: Severity::Warning,
         code: "processor_short",
@@ -353,7 +361,8 @@ fn watches(report: &PipelineReport) -> Option<Finding> {
         severity: Severity::Warning,
         code: "watches_behind",
         sentence:
-            "Watches are far behind: their clients do not read what they are sent, and a compaction will cancel them."
+            "Watches are far behind: their clients read too slowly, or not at all, or have just begun far back; a compaction \
+             cancels those it passes."
                 .into(),
         evidence,
         advice: "Mend or end those clients; /debug/watchers lists all streams. Nobody else is slowed down by them.",
@@ -361,7 +370,11 @@ fn watches(report: &PipelineReport) -> Option<Finding> {
 }
 
 fn read_held(report: &PipelineReport) -> Option<Finding> {
-    let oldest = report.open_reads.oldest.first().filter(|read| read.age >= READ_OLD_MIN)?;
+    let is_old = |kind: &ReadKind| match kind {
+        ReadKind::Range => RANGE_OLD_MIN,
+        ReadKind::File => FILE_READ_OLD_MIN,
+    };
+    let oldest = report.open_reads.oldest.iter().find(|read| read.age >= is_old(&read.kind))?;
     let (kept, what) = match oldest.kind {
         ReadKind::Range => ("history", "a list that its client does not read to the end"),
         ReadKind::File => ("pages of the file", "a snapshot or a hash that has not ended"),

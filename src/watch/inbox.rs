@@ -124,6 +124,8 @@ impl Inbox {
         if content.closed {
             return false;
         }
+        // What comes after the command may be for whom it speaks of.
+        content.idle = false;
         content.commands.push(command);
         self.arrived.notify_one();
         true

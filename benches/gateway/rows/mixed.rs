@@ -9,8 +9,9 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    P50_MILLIS, P99_MILLIS, PER_SECOND, Processors, say,
-    steady::{self, KEYS, PUT, RANGE, key, value},
+    P50_MILLIS, P99_MILLIS, PER_SECOND, Processors,
+    requests::{self, KEYS, PUT, RANGE, key, value},
+    say,
 };
 use crate::{
     figures::Figures,
@@ -65,8 +66,8 @@ pub(super) fn one_round(options: &Options, round: usize, target: &Target, server
 fn put_get_and_page(options: &Options, server: &Running) -> Vec<Load> {
     let value = value(options);
     let body = |kind: usize, number: usize| match kind {
-        0 => (RANGE, steady::get(&key(number), &value)),
-        1 => (PUT, steady::put(&key(number), &value)),
+        0 => (RANGE, requests::get(&key(number), &value)),
+        1 => (PUT, requests::put(&key(number), &value)),
         _ => (RANGE, format!(r#"{{"key":"{}","range_end":"AA==","limit":{PAGE_KEYS}}}"#, key(number))),
     };
     let requests: Vec<Vec<Rc<[u8]>>> = (0..KINDS.len())

@@ -5,6 +5,7 @@ pub(crate) mod defragment;
 mod fan_out;
 pub(crate) mod filled;
 mod mixed;
+mod requests;
 pub(crate) mod steady;
 
 use crate::{

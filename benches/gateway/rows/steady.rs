@@ -2,7 +2,11 @@
 
 use std::{rc::Rc, time::Duration};
 
-use super::{Processors, add_load, mixed, say, turns};
+use super::{
+    Processors, add_load, mixed,
+    requests::{KEYS, PUT, RANGE, get, key, put, value},
+    say, turns,
+};
 use crate::{
     ceilings,
     figures::{Figures, Side},
@@ -13,8 +17,6 @@ use crate::{
 };
 
 const WARM_UP: Duration = Duration::from_millis(300);
-/// Keys that are put, got and compared.
-pub(super) const KEYS: usize = 1_000;
 /// Syncs without, and with, room that was reserved.
 pub(crate) const SYNCS: &str = "fdatasyncs of 2 KiB appends a second";
 const SYNCS_RESERVED: &str = "the same in reserved room";
@@ -48,17 +50,6 @@ pub(super) const ROWS: [Row; PHASES.len()] = {
     rows
 };
 
-pub(super) const PUT: &str = "/v3/kv/put";
-pub(super) const RANGE: &str = "/v3/kv/range";
-
-pub(super) fn put(key: &str, value: &str) -> String {
-    format!(r#"{{"key":"{key}","value":"{value}"}}"#)
-}
-
-pub(super) fn get(key: &str, _: &str) -> String {
-    format!(r#"{{"key":"{key}"}}"#)
-}
-
 fn get_serializable(key: &str, _: &str) -> String {
     format!(r#"{{"key":"{key}","serializable":true}}"#)
 }
@@ -70,15 +61,6 @@ fn compare_and_put(key: &str, value: &str) -> String {
         put = fill::put_op(key, value),
         get = format_args!(r#"{{"request_range":{{"key":"{key}"}}}}"#),
     )
-}
-
-/// The key of a number, in base64.
-pub(super) fn key(number: usize) -> String {
-    base64_simd::STANDARD.encode_to_string(format!("bench/{number:04}"))
-}
-
-pub(super) fn value(options: &Options) -> String {
-    base64_simd::STANDARD.encode_to_string(vec![b'v'; options.value_bytes()])
 }
 
 /// Runs all rounds.

@@ -216,3 +216,14 @@ fn ports_for_metrics_alone() {
     let refused = config_of(&["--listen-metrics-urls", "127.0.0.1:1"]).expect_err("no URL");
     assert!(refused.starts_with("--listen-metrics-urls: 127.0.0.1:1: expected a URL such as"), "{refused}");
 }
+
+/// The platform may name a collector that is none of ours.
+#[test]
+fn a_collector_that_cannot_be_used_is_no_matter_while_traces_are_off() {
+    for address in ["unix:///run/otel.sock", "https://collector:4318"] {
+        let address = format!("--distributed-tracing-address={address}");
+        let off = config_of(&["--enable-distributed-tracing=false", &address]).expect("traces are off");
+        assert!(off.tracing.is_none());
+        assert!(config_of(&[&address]).is_err());
+    }
+}

@@ -19,6 +19,9 @@ pub(super) fn tracing(flags: &ServeFlags) -> Result<Option<TracingConfig>, FlagE
         within("distributed-tracing-sampling-rate", flags.distributed_tracing_sampling_rate, 0..=SAMPLES_MAX)?;
     let given = flags.distributed_tracing_address.as_deref().map(str::trim).filter(|address| !address.is_empty());
     let is_on = flags.enable_distributed_tracing.unwrap_or(given.is_some());
+    if !is_on {
+        return Ok(None);
+    }
     let address = given.unwrap_or(ADDRESS_DEFAULT);
     let endpoint = endpoint(address).or_else(|problem| wrong(ADDRESS, problem))?;
     let trusted_ca = flags.distributed_tracing_trusted_ca_file.clone();
@@ -28,10 +31,10 @@ pub(super) fn tracing(flags: &ServeFlags) -> Result<Option<TracingConfig>, FlagE
     if flags.distributed_tracing_service_name.is_empty() {
         return wrong("distributed-tracing-service-name", "must not be empty");
     }
-    if is_on && address.trim_end_matches('/').ends_with(GRPC_PORT) {
+    if address.trim_end_matches('/').ends_with(GRPC_PORT) {
         tracing::warn!(address, "traces are sent by HTTP, and this is a port for gRPC as a rule; HTTP has 4318");
     }
-    Ok(is_on.then(|| TracingConfig {
+    Ok(Some(TracingConfig {
         endpoint,
         trusted_ca,
         service_name: flags.distributed_tracing_service_name.clone(),

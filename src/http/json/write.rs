@@ -291,8 +291,8 @@ impl RangeWriter {
     /// Takes what was written so far, to be sent ahead of the rest. The next part is to have `bytes_expected`, and a pair
     /// that ends beyond them.
     pub(crate) fn take(&mut self, bytes_expected: usize) -> Vec<u8> {
-        self.taken_bytes = self.taken_bytes.saturating_add(self.out.len());
         let room = bytes_expected.saturating_add(self.pair_bytes().unwrap_or(0).saturating_mul(2));
+        self.taken_bytes = self.taken_bytes.saturating_add(self.out.len());
         std::mem::replace(&mut self.out, Vec::with_capacity(room))
     }
 

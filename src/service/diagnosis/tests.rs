@@ -87,6 +87,10 @@ fn a_write_that_waits_is_told_apart_by_the_indexes() {
         let mut explained = report.clone();
         explained.durations.stages[Stage::Fsync as usize].1 = running(STUCK_MIN);
         assert_eq!(found(&explained), [("log_stuck", CRITICAL)]);
+        // So does the want of room.
+        let mut short_of_room = report.clone();
+        short_of_room.room.shortage = Some("wal: no room".into());
+        assert_eq!(found(&short_of_room), [("disk_full", CRITICAL)]);
         let leaderless = PipelineReport { leader: 0, ..report };
         assert_eq!(found(&leaderless), [("no_leader", CRITICAL)]);
     }
@@ -107,6 +111,10 @@ fn slow_steps_of_the_last_minute() {
         assert!(!below.contains(&(code, severity)), "{stage:?}: {below:?}");
         assert_eq!(found(&with_stage(stage, taken(limit))), [(code, severity)]);
     }
+    // What waits for a slow apply is no sign of a busy processor.
+    let mut both = with_stage(Stage::Apply, taken(millis(600)));
+    both.durations.stages[Stage::CommitToApply as usize].1 = taken(millis(600));
+    assert_eq!(found(&both), [("apply_slow", WARNING)]);
     // Waiting for agreement is the network's, and waiting in line the disk's: the one has no limit here, the other is told
     // with the disk.
     assert_eq!(found(&with_stage(Stage::Queue, taken(millis(9_000)))), []);
@@ -186,16 +194,19 @@ fn watches_that_are_far_behind() {
 
 #[test]
 fn reads_that_are_held_open_and_what_waits_for_them() {
-    let held = |age| {
+    let held_by = |kind, age| {
         with(|report| {
-            let read = OpenRead { kind: ReadKind::Range, revision: 4, age };
+            let read = OpenRead { kind, revision: 4, age };
             report.open_reads = OpenReads { total: 3, oldest: vec![read] };
         })
     };
+    let held = |age| held_by(ReadKind::Range, age);
+    assert_eq!(found(&held_by(ReadKind::File, Duration::from_millis(599_999))), []);
+    assert_eq!(found(&held_by(ReadKind::File, FILE_READ_OLD_MIN)), [("read_held", WARNING)]);
     assert_eq!(found(&held(Duration::from_millis(59_999))), []);
-    assert_eq!(found(&held(READ_OLD_MIN)), [("read_held", WARNING)]);
+    assert_eq!(found(&held(RANGE_OLD_MIN)), [("read_held", WARNING)]);
 
-    let mut report = held(READ_OLD_MIN);
+    let mut report = held(RANGE_OLD_MIN);
     assert_eq!(diagnose(&report)[0].evidence.len(), 2);
     let phase = CompactionPhase::Reads;
     let age = Duration::from_secs(2);
