@@ -1,9 +1,10 @@
 //! Compaction: forgetting history below a revision, on the backend thread, in steps that are bounded in time.
 //!
 //! New readers below the revision are refused the moment it is asked for. The deletions follow once everything up to the
-//! revision is in the file and the reads in progress below it have ended or had their time: first the index forgets, then bucket `key` is walked and loses what the index no longer
-//! holds. The index is asked revision by revision, so that nothing needs to remember them all. Marks in bucket `meta`
-//! (etcd's) say which compaction was begun and which was finished, so that a restart takes an unfinished one up again.
+//! revision is in the file and the reads in progress below it have ended or had their time: first the index forgets, then
+//! bucket `key` is walked and loses what the index no longer holds. The index is asked revision by revision, so that
+//! nothing needs to remember them all. Marks in bucket `meta` (etcd's) say which compaction was begun and which was
+//! finished, so that a restart takes an unfinished one up again.
 
 use std::{
     sync::Arc,

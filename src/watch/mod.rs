@@ -3,7 +3,8 @@
 //! `apply` appends change sets to an inbox and goes on. One thread owns all matching state: it finds the watchers, makes
 //! each event once and queues it, shared, to the streams. A stream holds a bounded number of bytes; a watcher that does
 //! not fit becomes a cursor into the store's history and is fed from there, in turns, when its stream drains. History is
-//! read by a second thread, of lower priority: the first never waits for the file on its account. Being synced means having been given everything up to the revision the thread has distributed; only the thread moves either.
+//! read by a second thread, of lower priority: the first never waits for the file on its account. Being synced means
+//! having been given everything up to the revision the thread has distributed; only the thread moves either.
 //!
 //! Promises, per watch: ordered, unique, complete, a revision never torn apart; canceled, never silent, where history is
 //! compacted away. Headers of a stream never go back. Locks: a stream's queue, then the inbox; nothing under the inbox.
