@@ -22,6 +22,7 @@ use super::{
     front::{self, Admission, Connection, Front, Security},
     patience::Patient,
     tls::Tls,
+    workers::Places,
 };
 
 /// Longest time for a request's head, and for the silence before it; etcd's figure.
@@ -54,6 +55,7 @@ pub(super) async fn accept(
     Listener { socket, tls, serves }: Listener,
     front: Arc<Front>,
     connections: Arc<Semaphore>,
+    places: Places,
     closed: CancellationToken,
 ) {
     let mut pause = ACCEPT_PAUSE_MIN;
@@ -66,8 +68,16 @@ pub(super) async fn accept(
             tracing::debug!(%error, "a connection was gone before it was served");
             continue;
         }
-        let admission = Admission { _permit: permit, peer, serves };
-        front.tasks.spawn(welcome(stream, tls.clone(), Arc::clone(&front), admission));
+        let stream = match stream.into_std() {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::debug!(%error, "a connection was gone before it was served");
+                continue;
+            }
+        };
+        let (place, thread) = places.take();
+        let admission = Admission { _permit: permit, _place: place, peer, serves };
+        front.tasks.spawn_on(welcome(stream, tls.clone(), Arc::clone(&front), admission), thread);
     }
 }
 
@@ -114,7 +124,12 @@ fn prepare(stream: &TcpStream, ping_interval: Duration, stall_timeout: Duration)
 }
 
 /// Shakes hands where TLS is spoken, and serves.
-async fn welcome(stream: TcpStream, tls: Option<Arc<Tls>>, front: Arc<Front>, admission: Admission) {
+async fn welcome(stream: std::net::TcpStream, tls: Option<Arc<Tls>>, front: Arc<Front>, admission: Admission) {
+    // Here, on its own thread: this is where it is waited for.
+    let stream = match TcpStream::from_std(stream) {
+        Ok(stream) => stream,
+        Err(error) => return tracing::warn!(%error, "a connection cannot be waited for"),
+    };
     let Some(tls) = tls else {
         serve(stream, Arc::new(Connection::new(front, admission, Security::None))).await;
         return;

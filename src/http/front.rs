@@ -43,6 +43,7 @@ use super::{
     stream::{self, Ends},
     unary,
     values::Values,
+    workers,
 };
 use crate::{
     background,
@@ -155,6 +156,8 @@ pub(super) enum Security {
 pub(super) struct Admission {
     /// Its place among all connections.
     pub(super) _permit: OwnedSemaphorePermit,
+    /// Its place on a thread.
+    pub(super) _place: workers::Place,
     /// Where the client connects from.
     pub(super) peer: SocketAddr,
     /// What its listener is for.

@@ -45,13 +45,14 @@ mod tls;
 mod trace;
 mod unary;
 mod values;
+mod workers;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use self::{accept::Listener, front::Front, record::Observer};
+use self::{accept::Listener, front::Front, record::Observer, workers::Workers};
 pub use self::{
     client_tls::ClientTls,
     tls::{Tls, TlsError},
@@ -111,6 +112,8 @@ pub struct HttpServer {
     metrics_addresses: Vec<SocketAddr>,
     front: Arc<Front>,
     accepting: CancellationToken,
+    /// Held: connections live as long as these threads.
+    _workers: Workers,
 }
 
 impl HttpServer {
@@ -148,15 +151,16 @@ impl HttpServer {
         let of_clients = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
         let of_metrics = Arc::new(Semaphore::new(METRICS_CONNECTIONS_MAX));
         let accepting = CancellationToken::new();
+        let workers = Workers::start()?;
         for listener in bound {
             let connections = match listener.serves {
                 Serves::Everything => &of_clients,
                 Serves::Metrics => &of_metrics,
             };
             let (connections, accepting) = (Arc::clone(connections), accepting.clone());
-            front.tasks.spawn(accept::accept(listener, Arc::clone(&front), connections, accepting));
+            front.tasks.spawn(accept::accept(listener, Arc::clone(&front), connections, workers.places(), accepting));
         }
-        Ok(HttpServer { addresses, metrics_addresses, front, accepting })
+        Ok(HttpServer { addresses, metrics_addresses, front, accepting, _workers: workers })
     }
 
     /// Where it listens for clients (port 0 resolved).

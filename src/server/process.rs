@@ -24,7 +24,7 @@ const EXIT_SIGTERM: u8 = 143;
 /// Serves until a signal or a failure; the process' exit code.
 pub fn run(config: Config) -> ExitCode {
     raise_file_limit();
-    let runtime = match Builder::new_multi_thread().enable_all().thread_name("revgate-worker").build() {
+    let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             tracing::error!(%error, "the runtime did not start");
