@@ -35,6 +35,9 @@ use crate::{
 
 /// Bytes of entries one read for a follower returns at most, unless the first alone is larger.
 const READ_BYTES_MAX: usize = 1024 * 1024;
+/// Entries up to this size are written by the thread that appends them, if nobody else's acknowledgement is needed: it
+/// has nothing else to do meanwhile. While larger ones are written, the next are packed and the last are applied.
+const APPEND_HERE_BYTES_MAX: usize = 64 * 1024;
 
 /// The log's storage. Cheap to clone; all clones are the same log.
 #[derive(Clone, Debug)]
@@ -181,6 +184,17 @@ impl LogStore {
         }
     }
 
+    /// The same, on this thread if the log is idle.
+    fn write_here(&self, records: Vec<Record>, done: Done) -> io::Result<()> {
+        match &*self.shared.wal.lock() {
+            Some(wal) => {
+                wal.append_here(records, done);
+                Ok(())
+            }
+            None => Err(io::Error::other("the log is closed")),
+        }
+    }
+
     /// A callback that only looks for failure.
     fn watch_failure(&self) -> Done {
         let standing = Arc::clone(&self.shared.standing);
@@ -292,6 +306,15 @@ impl RaftLogReader<TypeConfig> for LogStore {
     }
 }
 
+/// Bytes of a record that are not its frame.
+fn data_bytes(record: &Record) -> usize {
+    match record {
+        Record::Entry(entry) => entry.data.len(),
+        Record::State(state) => state.len(),
+        Record::Truncate { .. } | Record::Released { .. } => 0,
+    }
+}
+
 impl RaftLogStorage<TypeConfig> for LogStore {
     type LogReader = LogStore;
 
@@ -364,7 +387,12 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             }
             callback.io_completed(result.map(drop).map_err(io::Error::other));
         });
-        self.write(records, done)
+        let bytes: usize = records.iter().map(data_bytes).sum();
+        if bytes <= APPEND_HERE_BYTES_MAX && self.shared.standing.is_ready() {
+            self.write_here(records, done)
+        } else {
+            self.write(records, done)
+        }
     }
 
     // Needs no waiting: the record is ordered before every later append, and nothing that was acknowledged goes.

@@ -98,14 +98,22 @@ impl Drop for Pending<'_> {
 impl ProposalQueue {
     /// Hands in a request and waits for its outcome. `bytes` is its encoded size.
     pub(super) async fn propose(&self, command: InternalRaftRequest, bytes: usize) -> Answer {
-        let outcome = match self.enqueue(command, bytes) {
+        let deadline = Instant::now() + self.request_timeout;
+        let outcome = match self.enqueue(command, bytes, deadline) {
             Ok(outcome) => outcome,
             Err(refusal) => return (Err(refusal), None),
         };
         self.metrics.proposals_pending.inc();
         let _pending = Pending(&self.metrics);
-        // Dropped unanswered: the member stopped with the request's outcome unknown.
-        outcome.await.unwrap_or((Err(ApiError::Stopped), None))
+        // Here too: the proposer's thread may be waiting for the disk.
+        match timeout_at(deadline, outcome).await {
+            // Dropped unanswered: the member stopped with the request's outcome unknown.
+            Ok(answer) => answer.unwrap_or((Err(ApiError::Stopped), None)),
+            Err(_) => {
+                self.metrics.proposals_failed.inc();
+                (Err(ApiError::Timeout), None)
+            }
+        }
     }
 
     /// How long the first request of the oldest entry under way has been waiting.
@@ -114,10 +122,14 @@ impl ProposalQueue {
         oldest.map(|handed_in| self.metrics.time.now().saturating_sub(handed_in))
     }
 
-    fn enqueue(&self, command: InternalRaftRequest, bytes: usize) -> Result<oneshot::Receiver<Answer>, ApiError> {
+    fn enqueue(
+        &self,
+        command: InternalRaftRequest,
+        bytes: usize,
+        deadline: Instant,
+    ) -> Result<oneshot::Receiver<Answer>, ApiError> {
         let (sender, outcome) = oneshot::channel();
         let waiter = Waiter { sender, handed_in: self.metrics.time.now() };
-        let deadline = Instant::now() + self.request_timeout;
         let waiting = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let refusal = if self.sender.is_closed() {
             Some(ApiError::Stopped)
@@ -229,8 +241,7 @@ async fn propose(
     _under_way: Noted<'_>,
 ) {
     let Err(error) = try_until(raft, &batch, deadline).await else { return };
-    failed.inc_by(batch.commands().len() as u64);
-    batch.fail(&error);
+    failed.inc_by(batch.fail(&error));
 }
 
 async fn try_until(raft: &RaftHandle, batch: &Batch, deadline: Instant) -> Result<(), ApiError> {

@@ -118,7 +118,8 @@ impl StateMachine {
             }
             for (waiter, outcome) in waiters.into_iter().zip(outcomes) {
                 let stages = times(waiter.handed_in);
-                waiter.answer((outcome, Some(Box::new(stages))));
+                // One that is gone does not want to know.
+                let _is_there = waiter.answer((outcome, Some(Box::new(stages))));
             }
         }
         Ok(())

@@ -78,9 +78,9 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    pub(super) fn answer(self, answer: Answer) {
-        // One that is gone does not want to know.
-        let _gone = self.sender.send(answer);
+    /// Whether somebody was still waiting.
+    pub(super) fn answer(self, answer: Answer) -> bool {
+        self.sender.send(answer).is_ok()
     }
 }
 
@@ -126,11 +126,10 @@ impl Batch {
         std::mem::take(&mut self.0.waiters.lock())
     }
 
-    /// Tells all who still wait the same.
-    pub(super) fn fail(&self, error: &ApiError) {
-        for waiter in self.take_waiters() {
-            waiter.answer((Err(error.clone()), None));
-        }
+    /// Tells all who still wait the same; how many they were.
+    pub(super) fn fail(&self, error: &ApiError) -> u64 {
+        let waiters = self.take_waiters().into_iter();
+        waiters.map(|waiter| u64::from(waiter.answer((Err(error.clone()), None)))).sum()
     }
 }
 

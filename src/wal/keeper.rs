@@ -37,9 +37,10 @@ pub(super) struct Prepared {
 /// no room it waits for some, and removes meanwhile what may be.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    jobs: SyncSender<Job>,
+    /// `None` once it was stopped.
+    jobs: Option<SyncSender<Job>>,
     slot: Arc<Slot>,
-    thread: JoinHandle<()>,
+    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -118,7 +119,7 @@ impl Keeper {
             .name("wal-keeper".into())
             .spawn(move || work.run(&waiting_jobs, &queue))
             .map_err(io_error(dir, "starting a thread of the log"))?;
-        let keeper = Keeper { jobs, slot, thread };
+        let keeper = Keeper { jobs: Some(jobs), slot, thread: Some(thread) };
         keeper.order(Job::Prepare)?;
         Ok(keeper)
     }
@@ -147,13 +148,13 @@ impl Keeper {
     }
 
     fn order(&self, job: Job) -> Result<(), WalError> {
-        self.jobs.send(job).map_err(|_| gone())
+        self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok()).then_some(()).ok_or_else(gone)
     }
 
     /// Ends the thread after its last job. What was prepared is removed at the next opening.
-    pub(super) fn stop(self) -> Result<(), WalError> {
-        drop(self.jobs);
-        self.thread.join().map_err(|_| gone())
+    pub(super) fn stop(&mut self) -> Result<(), WalError> {
+        self.jobs = None;
+        self.thread.take().map_or(Ok(()), JoinHandle::join).map_err(|_| gone())
     }
 }
 

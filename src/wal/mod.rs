@@ -6,7 +6,8 @@
 //! It must never know what entries mean, who proposed them, or which were committed.
 //!
 //! `record`: bytes of a record. `segment`: files. `reader` and `tail`: reading back. `queue`, `writer` and
-//! `keeper`: the thread that writes, and the one that prepares and removes files. `room`: what the disk has left. `position`: where the log stands.
+//! `keeper`: the thread that writes what is queued (an idle log is also written by who appends), and the one that
+//! prepares and removes files. `room`: what the disk has left. `position`: where the log stands.
 
 mod keeper;
 mod position;
@@ -28,6 +29,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use prometheus::{Histogram, IntGauge};
 use thiserror::Error;
 
@@ -222,13 +224,14 @@ pub struct Written {
     pub durable: Duration,
 }
 
-/// Called once, from the log's thread, when the batch is durable or never will be. It must be quick, must not wait for
+/// Called once, from the thread that wrote, when the batch is durable or never will be. It must be quick, must not wait for
 /// the log, and must not panic.
 pub type Done = Box<dyn FnOnce(Result<Written, WalError>) + Send>;
 
 /// The open log. Owns a thread that writes and syncs; dropping it (or `close`) ends the thread after the queue is drained.
 pub struct Wal {
     queue: Arc<Queue>,
+    writer: Arc<Mutex<Writer>>,
     room: Arc<Room>,
     thread: Option<JoinHandle<Result<(), WalError>>>,
     /// Held until the thread has ended: fields are dropped after `Drop::drop`.
@@ -287,7 +290,7 @@ impl Wal {
         room.set_left(segment.reserved.saturating_sub(segment.offset));
         let keeper = Keeper::start(disk.clone(), dir, options.segment_bytes, queue.clone(), room.clone())?;
         let encoder = Encoder::new(crc);
-        let writer = Writer {
+        let writer = Arc::new(Mutex::new(Writer {
             disk,
             dir: dir.to_owned(),
             options,
@@ -299,12 +302,17 @@ impl Wal {
             segment,
             encoder,
             head,
+            buffer: Vec::new(),
+        }));
+        let work = {
+            let (writer, queue) = (Arc::clone(&writer), Arc::clone(&queue));
+            move || writer::run(&writer, &queue)
         };
         let thread = std::thread::Builder::new()
             .name("wal".into())
-            .spawn(|| writer.run())
+            .spawn(work)
             .map_err(io_error(dir, "starting a thread of the log"))?;
-        Ok((Wal { queue, room, thread: Some(thread), _lock: lock }, recovered))
+        Ok((Wal { queue, writer, room, thread: Some(thread), _lock: lock }, recovered))
     }
 
     /// What room the log has.
@@ -316,6 +324,19 @@ impl Wal {
     /// Everything queued while a sync runs goes out with one write and one sync. Callbacks are called in order.
     pub fn append(&self, records: Vec<Record>, done: Done) {
         self.queue.push(Batch { records, done });
+    }
+
+    /// The same, written and synced on the caller's thread if the log is idle and has room for it: two threads need not
+    /// wake each other then. Has been called back when it returns, or is queued.
+    pub fn append_here(&self, records: Vec<Record>, done: Done) {
+        let batch = Batch { records, done };
+        let left = match self.writer.try_lock() {
+            Some(mut writer) => writer.write_here(batch).err(),
+            None => Some(batch),
+        };
+        if let Some(batch) = left {
+            self.queue.push(batch);
+        }
     }
 
     /// Drains the queue and stops the thread. The error is what stopped the log, if anything did.

@@ -75,21 +75,28 @@ impl Queue {
         }
     }
 
-    /// Waits for batches and moves all of them into the empty `batches`, swapping buffers. `false` when the queue is
-    /// closed and drained.
-    pub(super) fn take(&self, batches: &mut Vec<Batch>) -> bool {
+    /// Waits until something is queued. `false` when the queue is closed and drained.
+    pub(super) fn wait_filled(&self) -> bool {
         let mut state = self.state.lock();
-        while state.batches.is_empty() {
-            if state.closed {
-                return false;
-            }
+        while state.batches.is_empty() && !state.closed {
             self.filled.wait(&mut state);
         }
+        !state.batches.is_empty()
+    }
+
+    /// Whether nothing is queued, and something still may be.
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.batches.is_empty() && !state.closed && !state.abandoned
+    }
+
+    /// Moves all batches into the empty `batches`, swapping buffers.
+    pub(super) fn take(&self, batches: &mut Vec<Batch>) {
+        let mut state = self.state.lock();
         std::mem::swap(&mut state.batches, batches);
         state.bytes = 0;
         drop(state);
         self.emptied.notify_all();
-        true
     }
 
     /// Waits until the queue is closed, for so long at most; whether it is.
@@ -166,16 +173,17 @@ mod tests {
         });
         assert_eq!(pushed.try_recv(), Err(mpsc::TryRecvError::Empty));
         let mut taken = Vec::new();
-        assert!(queue.take(&mut taken));
+        assert!(queue.wait_filled());
+        queue.take(&mut taken);
         assert_eq!(taken.len(), 1);
         pushed.recv().unwrap();
         pusher.join().unwrap();
         taken.clear();
         queue.close();
-        assert!(queue.take(&mut taken));
+        assert!(queue.wait_filled());
+        queue.take(&mut taken);
         assert_eq!(taken.len(), 1);
-        taken.clear();
-        assert!(!queue.take(&mut taken));
+        assert!(!queue.wait_filled());
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
+
 use super::{
     Options, Record, WalError, WalMetrics, Written,
     keeper::{Keeper, Prepared},
@@ -24,7 +26,7 @@ const BUFFER_BYTES_KEPT_MAX: usize = 4 << 20;
 /// After which the segment's growth is tried again where there was no room.
 const NO_ROOM_RETRY: Duration = Duration::from_millis(100);
 
-/// What opening hands to the thread.
+/// What the log is written with: by its thread, or by who finds it idle.
 pub(super) struct Writer {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
@@ -38,6 +40,7 @@ pub(super) struct Writer {
     pub(super) segment: Segment,
     pub(super) encoder: Encoder,
     pub(super) head: Head,
+    pub(super) buffer: Vec<u8>,
 }
 
 /// The segment being written.
@@ -63,32 +66,51 @@ impl Drop for AbandonAtEnd {
     }
 }
 
-impl Writer {
-    /// Works until the queue is closed and drained. The error is what stopped the log, if anything did.
-    pub(super) fn run(mut self) -> Result<(), WalError> {
-        let _abandon = AbandonAtEnd(self.queue.clone());
-        let mut batches: Vec<Batch> = Vec::new();
-        let mut buffer = Vec::new();
-        self.note(|writer| writer.remove_released());
-        while self.queue.take(&mut batches) {
-            let outcome = match self.queue.check() {
-                Ok(()) => self.write(&batches, &mut buffer),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = &outcome {
-                self.queue.fail(error.clone());
-            }
-            for batch in batches.drain(..) {
-                (batch.done)(outcome.clone());
-            }
-            if outcome.is_ok() {
-                self.note(|writer| writer.tidy());
-            }
-            buffer.clear();
-            buffer.shrink_to(BUFFER_BYTES_KEPT_MAX);
+/// The log's thread: works until the queue is closed and drained. The error is what stopped the log, if anything did.
+pub(super) fn run(writer: &Mutex<Writer>, queue: &Arc<Queue>) -> Result<(), WalError> {
+    let _abandon = AbandonAtEnd(Arc::clone(queue));
+    let mut batches: Vec<Batch> = Vec::new();
+    writer.lock().note(Writer::remove_released);
+    while queue.wait_filled() {
+        // Taken under the lock: whoever writes in this thread's place finds all that comes before written, or queued.
+        let mut writer = writer.lock();
+        queue.take(&mut batches);
+        let outcome = writer.write_and_answer(&mut batches);
+        if outcome.is_ok() {
+            writer.note(Writer::tidy);
         }
-        let stopped = self.keeper.stop();
-        self.queue.check().and(stopped)
+    }
+    let stopped = writer.lock().keeper.stop();
+    queue.check().and(stopped)
+}
+
+impl Writer {
+    /// Writes a batch on the caller's thread. It comes back if somebody else writes, if others wait, or if there may be
+    /// no room for it: then it is the log's thread that waits.
+    pub(super) fn write_here(&mut self, batch: Batch) -> Result<(), Batch> {
+        let end = self.segment.offset.saturating_add(batch.written_bytes_max());
+        if end > self.segment.reserved || !self.queue.is_idle() {
+            return Err(batch);
+        }
+        if self.write_and_answer(&mut vec![batch]).is_ok() && self.is_untidy() {
+            // The thread tidies up behind whatever it is given.
+            self.queue.push(Batch { records: Vec::new(), done: Box::new(drop) });
+        }
+        Ok(())
+    }
+
+    /// Makes the batches durable and tells those who brought them.
+    fn write_and_answer(&mut self, batches: &mut Vec<Batch>) -> Result<Written, WalError> {
+        let outcome = self.queue.check().and_then(|()| self.write(batches));
+        if let Err(error) = &outcome {
+            self.queue.fail(error.clone());
+        }
+        for batch in batches.drain(..) {
+            (batch.done)(outcome.clone());
+        }
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER_BYTES_KEPT_MAX);
+        outcome
     }
 
     /// Does something nobody waits for; its failure meets those who come next.
@@ -99,12 +121,13 @@ impl Writer {
     }
 
     /// Makes the batches durable; when that was.
-    fn write(&mut self, batches: &[Batch], buffer: &mut Vec<u8>) -> Result<Written, WalError> {
+    fn write(&mut self, batches: &[Batch]) -> Result<Written, WalError> {
         self.make_room(batches.iter().map(Batch::written_bytes_max).sum())?;
         for record in batches.iter().flat_map(|batch| &batch.records) {
             self.follow(record)?;
-            self.encoder.record(buffer, record);
+            self.encoder.record(&mut self.buffer, record);
         }
+        let buffer = &self.buffer;
         if buffer.is_empty() {
             let now = self.metrics.time.now();
             return Ok(Written { began: now, written: now, durable: now });
@@ -165,8 +188,17 @@ impl Writer {
         Ok(())
     }
 
+    fn is_full(&self) -> bool {
+        self.segment.offset >= self.options.segment_bytes
+    }
+
+    /// Whether the thread has something to do.
+    fn is_untidy(&self) -> bool {
+        self.is_full() || self.removable() > 0
+    }
+
     fn tidy(&mut self) -> Result<(), WalError> {
-        if self.segment.offset >= self.options.segment_bytes {
+        if self.is_full() {
             // Without room for another segment this one goes on.
             if let Some(prepared) = self.keeper.take()? {
                 self.cut(prepared)?;
@@ -191,12 +223,17 @@ impl Writer {
         Ok(())
     }
 
-    /// Has the segments removed that hold only released entries, but for the newest of them.
-    fn remove_released(&mut self) -> Result<(), WalError> {
+    /// How many segments hold only released entries, but for the newest of them.
+    fn removable(&self) -> usize {
         let floor = self.head.position.floor();
         let released =
             self.segments.iter().skip(1).rposition(|next| next.last_before() <= floor).map_or(0, |at| at + 1);
-        let removed = released.saturating_sub(self.options.released_segments_kept);
+        released.saturating_sub(self.options.released_segments_kept)
+    }
+
+    /// Has them removed.
+    fn remove_released(&mut self) -> Result<(), WalError> {
+        let removed = self.removable();
         if removed > 0 {
             self.keeper.remove(self.segments.drain(..removed).collect())?;
         }

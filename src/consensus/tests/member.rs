@@ -1,6 +1,6 @@
 //! One member, from outside: what is acknowledged, what survives, what a failure looks like.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::future::join_all;
 use openraft::async_runtime::watch::WatchReceiver;
@@ -257,6 +257,32 @@ async fn a_failed_sync_stops_the_member_and_acknowledges_nothing() {
     assert!(!*member.consensus.leadership().wait_for(|leads| !*leads).await.unwrap());
     assert!(member.consensus.shutdown().await.is_err());
     member.state.hub.close();
+}
+
+// The thread that proposes waits for the disk itself.
+#[tokio::test]
+async fn a_request_ends_in_time_while_the_disk_hangs_and_goes_on_after_it() {
+    let adjust = |options: &mut ConsensusOptions| options.request_timeout = Duration::from_millis(50);
+    let member = Member::start_in(tempfile::tempdir().unwrap(), adjust).await.unwrap();
+    let syncs = member.disk.calls(Call::SyncData);
+    member.disk.hold(Call::SyncData);
+    let mut failed = 0;
+    // A busy machine may have the first ones end before they are taken up.
+    while member.disk.calls(Call::SyncData) == syncs {
+        assert_eq!(member.propose(put("a", "1")).await.unwrap_err(), ApiError::Timeout);
+        failed += 1;
+    }
+    assert_eq!(member.propose(put("b", "1")).await.unwrap_err(), ApiError::Timeout);
+    assert_eq!(member.metrics.proposals_failed.get(), failed + 1);
+    assert_eq!(member.metrics.proposals_pending.get(), 0);
+    assert_eq!(member.value("a"), None, "nothing is applied that is not durable");
+    member.disk.release();
+    while let Err(error) = member.propose(put("c", "1")).await {
+        assert_eq!(error, ApiError::Timeout);
+    }
+    assert_eq!(member.value("a").as_deref(), Some("1"), "it was in the log, and nobody knew");
+    assert_eq!(member.value("b"), None, "it was in no entry yet, and nobody waits for it");
+    member.crash().await;
 }
 
 #[tokio::test]

@@ -43,6 +43,84 @@ fn what_is_queued_during_a_sync_shares_the_next_one() {
     assert_eq!(indexes(&open_on(Arc::new(RealDisk), temp.path(), 1, LARGE).unwrap().1).len(), 101);
 }
 
+/// Appends one entry here; on which thread it was answered, and how.
+fn append_here(wal: &Wal, index: u64) -> mpsc::Receiver<(ThreadId, Result<(), WalError>)> {
+    let (sender, outcome) = mpsc::channel();
+    let done = move |result: Result<_, _>| sender.send((thread::current().id(), result.map(drop))).unwrap();
+    wal.append_here(vec![entry(index, "x")], Box::new(done));
+    outcome
+}
+
+#[test]
+fn an_idle_log_is_written_by_who_appends() {
+    let temp = TempDir::new().unwrap();
+    let (gate, wal) = open_gated(temp.path(), LARGE);
+    for index in 1..=3 {
+        let (thread, outcome) = append_here(&wal, index).try_recv().expect("it is durable when the call returns");
+        assert_eq!(thread, thread::current().id());
+        outcome.unwrap();
+        assert_eq!(gate.calls(Call::SyncData), index as usize);
+    }
+    wal.close().unwrap();
+    assert_eq!(indexes(&open_on(Arc::new(RealDisk), temp.path(), 1, LARGE).unwrap().1), [1, 2, 3]);
+}
+
+#[test]
+fn a_log_that_is_not_idle_keeps_the_order() {
+    let temp = TempDir::new().unwrap();
+    let (gate, wal) = open_gated(temp.path(), LARGE);
+    gate.hold(Call::SyncData);
+    let first = append_each(&wal, 1..=1);
+    gate.wait_for_calls(Call::SyncData, 1);
+    let second = append_here(&wal, 2);
+    assert!(second.try_recv().is_err(), "the call waits for nobody");
+    gate.release();
+    first.recv().unwrap().1.unwrap();
+    let (thread, outcome) = second.recv().unwrap();
+    assert_ne!(thread, thread::current().id());
+    outcome.unwrap();
+    wal.close().unwrap();
+    assert_eq!(indexes(&open_on(Arc::new(RealDisk), temp.path(), 1, LARGE).unwrap().1), [1, 2]);
+}
+
+#[test]
+fn segments_are_cut_and_removed_also_behind_who_appends_here() {
+    let temp = TempDir::new().unwrap();
+    let options = Options { segment_bytes: 4096, released_segments_kept: 1, ..SMALL };
+    let (_gate, wal) = open_gated(temp.path(), options.clone());
+    let segments = || segment::list(&RealDisk, temp.path()).unwrap().len();
+    let mut index = 0;
+    let mut most = 0;
+    while most < 4 {
+        index += 1;
+        let (_, outcome) = append_here(&wal, index).recv().unwrap();
+        outcome.unwrap();
+        most = most.max(segments());
+    }
+    let (sender, released) = mpsc::channel();
+    let done = move |outcome: Result<_, _>| sender.send(outcome.map(drop)).unwrap();
+    wal.append_here(vec![Record::Released { index, term: 1 }], Box::new(done));
+    released.recv().unwrap().unwrap();
+    // Closing waits for the threads.
+    wal.close().unwrap();
+    assert_eq!(segments(), 2, "the one that is written, and one that is kept");
+}
+
+#[test]
+fn a_failed_sync_here_is_final_too() {
+    let temp = TempDir::new().unwrap();
+    let (gate, wal) = open_gated(temp.path(), LARGE);
+    gate.fail(Fault::every(&[Call::SyncData], Failure::Errno(EIO)));
+    let (_, failed) = append_here(&wal, 1).recv().unwrap();
+    assert!(matches!(failed, Err(WalError::Io { action: "syncing", .. })), "{failed:?}");
+    gate.heal();
+    let syncs = gate.calls(Call::SyncData);
+    assert!(matches!(append_here(&wal, 2).recv().unwrap().1, Err(WalError::Stopped(_))));
+    assert!(matches!(append_each(&wal, 3..=3).recv().unwrap().1, Err(WalError::Stopped(_))));
+    assert_eq!(gate.calls(Call::SyncData), syncs);
+    assert!(matches!(wal.close(), Err(WalError::Stopped(_))));
+}
+
 #[test]
 fn a_failed_sync_is_final_and_never_repeated() {
     let temp = TempDir::new().unwrap();

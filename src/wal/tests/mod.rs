@@ -8,7 +8,10 @@ mod model;
 mod room;
 mod tails;
 
-use std::sync::mpsc;
+use std::{
+    sync::mpsc,
+    thread::{self, ThreadId},
+};
 
 use tempfile::TempDir;
 
