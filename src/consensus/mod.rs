@@ -2,8 +2,8 @@
 //! leaves this room.
 //!
 //! A thread of its own (`revgate-raft`) runs the library's core, the apply loop, the proposer and the read barriers, so
-//! that requests cannot delay them and long applies cannot stall requests. A sole voter writes small entries on it too. What this room never knows: what a command
-//! means, and what the log and the backend file look like inside.
+//! that requests cannot delay them and long applies cannot stall requests. A sole voter writes small entries on it too.
+//! What this room never knows: what a command means, and what the log and the backend file look like inside.
 
 mod barrier;
 mod log_store;
