@@ -199,7 +199,11 @@ impl Metrics {
             health_success: counter(&r, "etcd_server_health_success", "Successful health checks."),
             health_failures: counter(&r, "etcd_server_health_failures", "Failed health checks."),
             lease_expired: counter(&r, "etcd_debugging_server_lease_expired_total", "Leases that ran out."),
-            wal_write_bytes: gauge(&r, "etcd_disk_wal_write_bytes_total", "Bytes written to the log."),
+            wal_write_bytes: gauge(
+                &r,
+                "etcd_disk_wal_write_bytes_total",
+                "Bytes of records written to the log, without the zeros before them.",
+            ),
             backend_commit: {
                 let name = "etcd_disk_backend_commit_duration_seconds";
                 let durations = histogram(&r, name, "Time of one commit of the backend file.", (0.001, 14));

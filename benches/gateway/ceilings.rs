@@ -19,8 +19,8 @@ use serde::Deserialize;
 
 /// About what a batch of the log takes.
 const APPEND_BYTES: usize = 2048;
-/// What is taken before, where room is reserved; at its end it begins anew.
-const RESERVED_BYTES: u64 = 64 << 20;
+/// What is written full of zeros before, where room is prepared; at its end it begins anew.
+const PREPARED_BYTES: usize = 64 << 20;
 
 /// Any body that is measured, as far as it concerns a route that does nothing. Text is borrowed where it lies.
 #[derive(Deserialize)]
@@ -65,20 +65,23 @@ fn parsed(body: &[u8], answer: Bytes) -> Response {
     }
 }
 
-/// Appends, each made durable, for a time: how many a second. `reserved`: the room was taken before, as a log does.
-pub(crate) fn syncs_per_second(dir: &Path, duration: Duration, reserved: bool) -> f64 {
+/// Appends, each made durable, for a time: how many a second. `prepared`: zeros were written there before, as
+/// the log does.
+pub(crate) fn syncs_per_second(dir: &Path, duration: Duration, prepared: bool) -> f64 {
     let path = dir.join("sync-probe");
     let mut file = File::create(&path).unwrap();
-    if reserved {
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, RESERVED_BYTES).unwrap();
+    if prepared {
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, PREPARED_BYTES as u64).unwrap();
+        file.write_all(&vec![0; PREPARED_BYTES]).unwrap();
         file.sync_all().unwrap();
+        file.rewind().unwrap();
     }
     let (started, mut syncs) = (Instant::now(), 0_u64);
     while started.elapsed() < duration {
         file.write_all(&[1; APPEND_BYTES]).unwrap();
         file.sync_data().unwrap();
         syncs += 1;
-        if reserved && syncs % (RESERVED_BYTES / APPEND_BYTES as u64) == 0 {
+        if prepared && syncs % (PREPARED_BYTES / APPEND_BYTES) as u64 == 0 {
             file.rewind().unwrap();
         }
     }

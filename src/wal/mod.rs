@@ -1,9 +1,13 @@
-//! The write-ahead log: framed, checksummed records in preallocated segments, made durable in batches.
+//! The write-ahead log: framed, checksummed records in segments prepared with zeros, made durable in batches.
 //!
 //! Promises: a batch whose callback got `Ok` is on disk, with all batches before it; callbacks come in order; what is
 //! queued while a sync runs shares the next one; a failed write or sync is never repeated and ends the log. Opening
 //! finds every acknowledged record or says where the log is damaged; it cuts off only what a crash left half written.
 //! It must never know what entries mean, who proposed them, or which were committed.
+//!
+//! Zeros are written where records will go, before a segment is used, so that a sync writes records and nothing of what
+//! the file system keeps about them. So the disk is given each byte of the log twice. What a new log writes beyond the
+//! beginning of its first segment, and where a torn tail was cut off, is only reserved: as safe, and slower.
 //!
 //! `record`: bytes of a record. `segment`: files. `reader` and `tail`: reading back. `queue`, `writer` and
 //! `keeper`: the thread that writes what is queued (an idle log is also written by who appends), and the one that
@@ -98,7 +102,7 @@ impl WalError {
 /// Settings of the log.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Size at which a segment is cut, and to which it is preallocated, in bytes (64,000,000).
+    /// Size at which a segment is cut, and to which it is prepared before, in bytes (64,000,000).
     pub segment_bytes: u64,
     /// Bytes a queue of unwritten batches may hold before `append` blocks the caller.
     pub queue_bytes_max: usize,
@@ -123,7 +127,7 @@ pub struct WalMetrics {
     pub write: Timed,
     /// Records made durable by one sync (`revgate_wal_batch_records`).
     pub batch_records: Histogram,
-    /// `etcd_disk_wal_write_bytes_total`
+    /// `etcd_disk_wal_write_bytes_total`: of records; zeros are not counted.
     pub write_bytes: IntGauge,
     /// `revgate_disk_full{file="wal"}`
     pub full: IntGauge,

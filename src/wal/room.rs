@@ -34,7 +34,7 @@ impl Room {
         if self.is_short.load(Ordering::Acquire) { self.shortage.lock().clone() } else { None }
     }
 
-    /// Bytes that are reserved in the segment being written.
+    /// Bytes of room that are left in the segment being written.
     pub fn left_bytes(&self) -> u64 {
         self.left_bytes.load(Ordering::Relaxed)
     }

@@ -4,6 +4,11 @@
 //! was begun. It begins with the checksum of all before it, the metadata, the newest state and the newest released
 //! position, so that reading can begin at any segment. It gets its name only when all that is durable: a file with a
 //! segment's name always has a whole beginning.
+//!
+//! Its room is reserved first, so that want of it shows at once and the blocks lie together, and then written full of
+//! zeros. The first write to a block that is only reserved changes what the file system knows of the file, and a sync
+//! must write that as well; where zeros were written, a sync writes the record alone. Both read as zeros: a segment may
+//! be used whatever part of it was written.
 
 use std::{
     fmt, io,
@@ -15,6 +20,12 @@ use bytes::Bytes;
 
 use super::{Record, WalError, position::Position, record::Encoder};
 use crate::disk::{Disk, File, OpenMode, durable_rename};
+
+/// How many zeros are written at once. Whoever syncs meanwhile waits for no more than these.
+const ZEROS_PIECE_BYTES: usize = 256 << 10;
+static ZEROS: [u8; ZEROS_PIECE_BYTES] = [0; ZEROS_PIECE_BYTES];
+/// How much of a new log's first segment is written full of zeros; a member's first start waits for it.
+const FIRST_ZEROS_BYTES_MAX: u64 = 8 << 20;
 
 /// A segment's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +98,7 @@ pub(super) fn remove_temporary(disk: &dyn Disk, dir: &Path) -> Result<(), WalErr
     Ok(())
 }
 
-/// Makes a file of zeros for a coming segment; its blocks and size are durable.
+/// Makes a file that reads as zeros for a coming segment; its size is durable, and that its blocks are reserved.
 pub(super) fn create_temporary(disk: &dyn Disk, path: &Path, segment_bytes: u64) -> Result<Box<dyn File>, WalError> {
     let file = disk.open(path, OpenMode::CreateOrTruncate).map_err(io_error(path, "creating a segment"))?;
     reserve(file.as_ref(), path, 0, segment_bytes)?;
@@ -106,6 +117,24 @@ pub(super) fn reserve(file: &dyn File, path: &Path, from: u64, to: u64) -> Resul
         outcome => outcome,
     }
     .map_err(io_error(path, "reserving space for a segment"))
+}
+
+/// Writes the next zeros over what is reserved from `from` up to `to`: a piece of them at most. Returns where they end.
+/// Not durable until synced.
+pub(super) fn write_zeros(file: &dyn File, path: &Path, from: u64, to: u64) -> Result<u64, WalError> {
+    let bytes = to.saturating_sub(from).min(ZEROS.len() as u64);
+    file.write_all_at(&ZEROS[..bytes as usize], from).map_err(io_error(path, "writing zeros to a segment"))?;
+    Ok(from + bytes)
+}
+
+/// Removes an unfinished segment for which there is no room: the part of it that was reserved is others' to use. What
+/// cannot be removed is cut at the next try.
+pub(super) fn give_up(disk: &dyn Disk, path: &Path) {
+    if let Err(error) = disk.remove(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(path = %path.display(), %error, "a segment for which there is no room stays");
+    }
 }
 
 /// Writes a segment's beginning into a prepared file and gives it its name. Durable on return. Returns the length of
@@ -145,10 +174,24 @@ pub(super) struct Head {
 pub(super) fn create_log(disk: &dyn Disk, dir: &Path, head: &Head, segment_bytes: u64) -> Result<(), WalError> {
     remove_temporary(disk, dir)?;
     let path = temporary_path(dir, 0);
-    let file = create_temporary(disk, &path, segment_bytes)?;
+    let file = create_first(disk, &path, segment_bytes).inspect_err(|error| {
+        if error.is_no_room() {
+            give_up(disk, &path);
+        }
+    })?;
     let first = SegmentName { sequence: 0, first_index: 0 };
     activate(disk, dir, (&path, file.as_ref()), first, &mut Encoder::new(0), head)?;
     Ok(())
+}
+
+/// Its zeros become durable with its beginning, before it gets its name.
+fn create_first(disk: &dyn Disk, path: &Path, segment_bytes: u64) -> Result<Box<dyn File>, WalError> {
+    let file = create_temporary(disk, path, segment_bytes)?;
+    let (mut written, end) = (0, segment_bytes.min(FIRST_ZEROS_BYTES_MAX));
+    while written < end {
+        written = write_zeros(file.as_ref(), path, written, end)?;
+    }
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -194,7 +194,7 @@ impl Writer {
 
     /// Whether the thread has something to do.
     fn is_untidy(&self) -> bool {
-        self.is_full() || self.removable() > 0
+        self.is_full() || self.removable() > 0 || self.keeper.is_behind(self.segment.offset)
     }
 
     fn tidy(&mut self) -> Result<(), WalError> {
@@ -203,6 +203,8 @@ impl Writer {
             if let Some(prepared) = self.keeper.take()? {
                 self.cut(prepared)?;
             }
+        } else {
+            self.keeper.reached(self.segment.offset)?;
         }
         self.remove_released()
     }
@@ -210,6 +212,7 @@ impl Writer {
     /// Ends the segment and begins the next.
     fn cut(&mut self, prepared: Prepared) -> Result<(), WalError> {
         let Segment { name, path, file, offset, .. } = &self.segment;
+        tracing::debug!(after = %name, zeros_end = prepared.zeros_end, "the log goes on in another segment");
         file.set_len(*offset).map_err(io_error(path, "cutting the segment to its length"))?;
         file.sync_all().map_err(io_error(path, "syncing"))?;
         let name = SegmentName { sequence: name.sequence + 1, first_index: self.head.position.last.saturating_add(1) };

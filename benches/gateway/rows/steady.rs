@@ -17,9 +17,9 @@ use crate::{
 };
 
 const WARM_UP: Duration = Duration::from_millis(300);
-/// Syncs without, and with, room that was reserved.
+/// Syncs where the file grows, and where zeros were written before.
 pub(crate) const SYNCS: &str = "fdatasyncs of 2 KiB appends a second";
-const SYNCS_RESERVED: &str = "the same in reserved room";
+const SYNCS_PREPARED: &str = "the same over written zeros";
 
 /// A kind of request: what it goes to, and its body for a key.
 struct Phase {
@@ -73,8 +73,8 @@ pub(super) fn run(options: &Options, targets: &[Target], figures: &mut Figures) 
     }
     for round in 0..options.rounds {
         if options.measures(Row::Put1) {
-            for (name, reserved) in [(SYNCS, false), (SYNCS_RESERVED, true)] {
-                let syncs = ceilings::syncs_per_second(&options.dir, options.duration() / 2, reserved);
+            for (name, prepared) in [(SYNCS, false), (SYNCS_PREPARED, true)] {
+                let syncs = ceilings::syncs_per_second(&options.dir, options.duration() / 2, prepared);
                 figures.add(Row::Put1, name, Side::Ceiling, syncs);
             }
         }

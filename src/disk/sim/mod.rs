@@ -25,15 +25,12 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tempfile::TempDir;
 
-use self::{
-    fault::Faults,
-    recording::{FileId, Mark},
-};
+use self::{fault::Faults, recording::Mark};
 pub(crate) use self::{
     fault::{Call, EIO, ENOSPC, Failure, Fault},
     inject::inject_everywhere,
     promise::Promise,
-    recording::{Op, Recording},
+    recording::{FileId, Op, Recording},
     states::{CrashState, crash_states, explore},
 };
 use super::{Disk, File, OpenMode, RealDisk};
@@ -158,9 +155,10 @@ impl SimDisk {
         }
     }
 
-    /// Calls of this kind wait until the gate is opened.
+    /// Calls of this kind, and of no other, wait until the gate is opened.
     pub(crate) fn hold(&self, call: Call) {
         self.shared.state.lock().held = Some(call);
+        self.shared.changed.notify_all();
     }
 
     /// Opens the gate.

@@ -7,6 +7,7 @@ mod gate;
 mod model;
 mod room;
 mod tails;
+mod zeros;
 
 use std::{
     sync::mpsc,
