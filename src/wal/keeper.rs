@@ -22,7 +22,7 @@ use super::{
     WalError,
     queue::Queue,
     room::Room,
-    segment::{SegmentName, create_temporary, give_up, io_error, temporary_path, write_zeros},
+    segment::{SegmentName, create_temporary, give_up, io_error, next_bytes, temporary_path, write_zeros},
 };
 use crate::disk::{Disk, File};
 
@@ -31,7 +31,7 @@ const REMOVALS_WAITING_MAX: usize = 16;
 /// After which preparing a segment is tried again where there was no room. Each try takes all there is for a moment.
 const NO_ROOM_RETRY: Duration = Duration::from_millis(500);
 
-/// How many zeros are due in the next segment for each byte of the log in this one.
+/// How many zeros are due in the next segment for each byte of the log in this one, if both are of one size.
 const ZEROS_PER_LOG_BYTE: u64 = 2;
 /// In what steps they are ordered.
 const ZEROS_STEP_BYTES: u64 = 1 << 20;
@@ -41,6 +41,7 @@ const ZEROS_STEP_BYTES: u64 = 1 << 20;
 pub(super) struct Prepared {
     pub(super) path: PathBuf,
     pub(super) file: Box<dyn File>,
+    pub(super) bytes: u64,
     /// Up to where zeros were written, durably. What is behind is reserved.
     pub(super) zeros_end: u64,
 }
@@ -53,14 +54,19 @@ pub(super) struct Keeper {
     jobs: Option<SyncSender<Job>>,
     slot: Arc<Slot>,
     thread: Option<JoinHandle<()>>,
-    segment_bytes: u64,
+    /// Size of all segments, but for the first ones of a log.
+    full_bytes: u64,
+    /// Size of the one being written, and of the one prepared for later.
+    current_bytes: u64,
+    next_bytes: u64,
     /// Up to where the next segment's zeros were ordered.
     zeros_ordered: u64,
 }
 
 #[derive(Debug)]
 enum Job {
-    Prepare,
+    /// A segment of so many bytes.
+    Prepare(u64),
     /// To look at how many zeros are due.
     Zeros,
     Remove(Vec<SegmentName>),
@@ -159,23 +165,25 @@ impl Drop for GoneAtEnd {
 }
 
 impl Keeper {
-    /// Starts the thread, which prepares the first segment at once.
+    /// Starts the thread, which prepares a segment at once, to be the next after one of `current_bytes`.
     pub(super) fn start(
         disk: Arc<dyn Disk>,
         dir: &Path,
-        segment_bytes: u64,
+        (current_bytes, full_bytes): (u64, u64),
         queue: Arc<Queue>,
         room: Arc<Room>,
     ) -> Result<Self, WalError> {
         let (jobs, waiting_jobs) = sync_channel(REMOVALS_WAITING_MAX);
         let slot = Arc::new(Slot::new());
-        let work = Work { disk, dir: dir.to_owned(), segment_bytes, slot: Arc::clone(&slot), room, number: 0 };
+        let next_bytes = next_bytes(current_bytes, full_bytes);
+        let work = Work { disk, dir: dir.to_owned(), next_bytes, slot: Arc::clone(&slot), room, number: 0 };
         let thread = std::thread::Builder::new()
             .name("wal-keeper".into())
             .spawn(move || work.run(&waiting_jobs, &queue))
             .map_err(io_error(dir, "starting a thread of the log"))?;
-        let keeper = Keeper { jobs: Some(jobs), slot, thread: Some(thread), segment_bytes, zeros_ordered: 0 };
-        keeper.order(Job::Prepare)?;
+        let (jobs, thread) = (Some(jobs), Some(thread));
+        let keeper = Keeper { jobs, slot, thread, full_bytes, current_bytes, next_bytes, zeros_ordered: 0 };
+        keeper.order(Job::Prepare(next_bytes))?;
         Ok(keeper)
     }
 
@@ -201,8 +209,9 @@ impl Keeper {
 
     /// Up to where zeros are due.
     fn due_at(&self, offset: u64) -> u64 {
-        let due = offset.saturating_mul(ZEROS_PER_LOG_BYTE);
-        if due < self.segment_bytes { due - due % ZEROS_STEP_BYTES } else { self.segment_bytes }
+        let growth = (self.next_bytes / self.current_bytes.max(1)).max(1);
+        let due = offset.saturating_mul(ZEROS_PER_LOG_BYTE * growth);
+        if due < self.next_bytes { due - due % ZEROS_STEP_BYTES } else { self.next_bytes }
     }
 
     /// Takes the prepared segment, waiting if it is being made, and orders the next. `None`: there is no room for one.
@@ -217,9 +226,11 @@ impl Keeper {
 
     fn take_or_wait(&mut self, wait: bool) -> Result<Option<Prepared>, WalError> {
         let prepared = self.slot.take(wait)?;
-        if prepared.is_some() {
+        if let Some(prepared) = &prepared {
             self.zeros_ordered = 0;
-            self.order(Job::Prepare)?;
+            self.current_bytes = prepared.bytes;
+            self.next_bytes = next_bytes(prepared.bytes, self.full_bytes);
+            self.order(Job::Prepare(self.next_bytes))?;
         }
         Ok(prepared)
     }
@@ -249,7 +260,8 @@ fn gone() -> WalError {
 struct Work {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    segment_bytes: u64,
+    /// Size of the segment that is wanted, or ready.
+    next_bytes: u64,
     slot: Arc<Slot>,
     room: Arc<Room>,
     /// Two names in turn: the one taken last may not be renamed yet.
@@ -267,7 +279,7 @@ impl Work {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            let is_wanted = is_short || matches!(job, Some(Job::Prepare));
+            let is_wanted = is_short || matches!(job, Some(Job::Prepare(_)));
             match job {
                 Some(Job::Remove(names)) => {
                     if let Err(error) = remove(&*self.disk, &self.dir, &names) {
@@ -276,7 +288,8 @@ impl Work {
                     }
                 }
                 Some(Job::Zeros) => self.slot.state.lock().is_told = false,
-                Some(Job::Prepare) | None => {}
+                Some(Job::Prepare(bytes)) => self.next_bytes = bytes,
+                None => {}
             }
             let has_room = (!is_wanted || self.prepare()) && self.write_zeros();
             is_short = !has_room;
@@ -286,10 +299,10 @@ impl Work {
     /// `false` if there is no room for it.
     fn prepare(&mut self) -> bool {
         let path = temporary_path(&self.dir, self.number);
-        match create_temporary(&*self.disk, &path, self.segment_bytes) {
+        match create_temporary(&*self.disk, &path, self.next_bytes) {
             Ok(file) => {
                 self.number = 1 - self.number;
-                self.slot.put(Next::Ready(Prepared { path, file, zeros_end: 0 }));
+                self.slot.put(Next::Ready(Prepared { path, file, bytes: self.next_bytes, zeros_end: 0 }));
                 self.room.found_enough();
             }
             Err(error) if error.is_no_room() => {
@@ -327,7 +340,7 @@ impl Work {
 }
 
 fn write_piece(prepared: &mut Prepared, due: u64) -> Result<(), WalError> {
-    let Prepared { path, file, zeros_end } = prepared;
+    let Prepared { path, file, zeros_end, .. } = prepared;
     let end = write_zeros(file.as_ref(), path, *zeros_end, due)?;
     file.sync_data().map_err(io_error(path, "syncing the zeros of a segment"))?;
     *zeros_end = end;
@@ -362,7 +375,7 @@ mod tests {
         let room = Arc::new(Room::new(IntGauge::new("full", "full").unwrap()));
         let queue = Arc::new(Queue::new(1 << 20));
         let disk = Arc::new(disk.clone());
-        (Keeper::start(disk, dir.path(), SEGMENT_BYTES, queue, Arc::clone(&room)).unwrap(), room)
+        (Keeper::start(disk, dir.path(), (SEGMENT_BYTES, SEGMENT_BYTES), queue, Arc::clone(&room)).unwrap(), room)
     }
 
     /// Orders all zeros, and holds the first piece at its sync.

@@ -275,7 +275,7 @@ impl Wal {
         if segments.is_empty() {
             let metadata = Bytes::copy_from_slice(metadata);
             let head = Head { metadata, state: None, position: Position::default() };
-            segment::create_log(disk.as_ref(), dir, &head, options.segment_bytes)?;
+            segment::create_log(disk.as_ref(), dir, &head, segment::first_bytes(options.segment_bytes))?;
             segments = segment::list(disk.as_ref(), dir)?;
         }
         let Replay { head, entries, crc, last } = replay(disk.as_ref(), dir, &segments, from_index)?;
@@ -292,7 +292,8 @@ impl Wal {
         let queue = Arc::new(Queue::new(options.queue_bytes_max));
         let room = Arc::new(Room::new(metrics.full.clone()));
         room.set_left(segment.reserved.saturating_sub(segment.offset));
-        let keeper = Keeper::start(disk.clone(), dir, options.segment_bytes, queue.clone(), room.clone())?;
+        let keeper =
+            Keeper::start(disk.clone(), dir, (segment.bytes, options.segment_bytes), queue.clone(), room.clone())?;
         let encoder = Encoder::new(crc);
         let writer = Arc::new(Mutex::new(Writer {
             disk,
@@ -397,14 +398,16 @@ fn resume(
     // The earlier run may have ended because a sync failed; then the kernel shows these bytes but does not owe them to
     // the disk any more. Written again, they are part of the sync below.
     file.write_all_at(&last.bytes[..last.valid_bytes], 0).map_err(io_error(&path, "writing"))?;
-    let reserved = match segment::reserve(file.as_ref(), &path, length, segment_bytes) {
+    // It keeps the size it has been given, unless that is lost.
+    let bytes = if last.torn { segment_bytes } else { length.max(segment::first_bytes(segment_bytes)) };
+    let reserved = match segment::reserve(file.as_ref(), &path, length, bytes) {
         // Enough to start with, and to be told: the first record that does not fit waits for room.
         Err(error) if error.is_no_room() => length,
-        outcome => outcome.map(|()| length.max(segment_bytes))?,
+        outcome => outcome.map(|()| length.max(bytes))?,
     };
     file.sync_all().map_err(io_error(&path, "syncing"))?;
     disk.sync_dir(dir).map_err(io_error(dir, "syncing the directory"))?;
-    Ok((Segment { name: last.name, path, file, begun: 0, offset, reserved }, repaired))
+    Ok((Segment { name: last.name, path, file, bytes, begun: 0, offset, reserved }, repaired))
 }
 
 fn keep_copy(disk: &dyn Disk, dir: &Path, path: &Path, bytes: &[u8]) -> Result<(), WalError> {

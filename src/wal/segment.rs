@@ -24,8 +24,10 @@ use crate::disk::{Disk, File, OpenMode, durable_rename};
 /// How many zeros are written at once. Whoever syncs meanwhile waits for no more than these.
 const ZEROS_PIECE_BYTES: usize = 256 << 10;
 static ZEROS: [u8; ZEROS_PIECE_BYTES] = [0; ZEROS_PIECE_BYTES];
-/// How much of a new log's first segment is written full of zeros; a member's first start waits for it.
-const FIRST_ZEROS_BYTES_MAX: u64 = 8 << 20;
+/// Size of a new log's first segment: a member's first start waits until it is written full of zeros.
+const FIRST_SEGMENT_BYTES: u64 = 8 << 20;
+/// How much larger the next one is, until segments have their full size.
+const SEGMENT_GROWTH: u64 = 2;
 
 /// A segment's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +83,16 @@ pub(super) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<SegmentName>, WalE
         paths.iter().filter_map(|path| SegmentName::parse(path.file_name()?.to_str()?)).collect();
     names.sort_by_key(|name| (name.sequence, name.first_index));
     Ok(names)
+}
+
+/// Size of the first segment of a log whose segments have `full_bytes` later.
+pub(super) fn first_bytes(full_bytes: u64) -> u64 {
+    FIRST_SEGMENT_BYTES.min(full_bytes)
+}
+
+/// Size of the segment after one of `bytes`.
+pub(super) fn next_bytes(bytes: u64, full_bytes: u64) -> u64 {
+    bytes.saturating_mul(SEGMENT_GROWTH).clamp(first_bytes(full_bytes), full_bytes)
 }
 
 /// The name an unfinished segment has until it is activated.
@@ -170,11 +182,11 @@ pub(super) struct Head {
     pub(super) position: Position,
 }
 
-/// Makes the first segment. A crash on the way leaves no segment.
-pub(super) fn create_log(disk: &dyn Disk, dir: &Path, head: &Head, segment_bytes: u64) -> Result<(), WalError> {
+/// Makes the first segment, of `bytes`. A crash on the way leaves no segment.
+pub(super) fn create_log(disk: &dyn Disk, dir: &Path, head: &Head, bytes: u64) -> Result<(), WalError> {
     remove_temporary(disk, dir)?;
     let path = temporary_path(dir, 0);
-    let file = create_first(disk, &path, segment_bytes).inspect_err(|error| {
+    let file = create_first(disk, &path, bytes).inspect_err(|error| {
         if error.is_no_room() {
             give_up(disk, &path);
         }
@@ -185,11 +197,11 @@ pub(super) fn create_log(disk: &dyn Disk, dir: &Path, head: &Head, segment_bytes
 }
 
 /// Its zeros become durable with its beginning, before it gets its name.
-fn create_first(disk: &dyn Disk, path: &Path, segment_bytes: u64) -> Result<Box<dyn File>, WalError> {
-    let file = create_temporary(disk, path, segment_bytes)?;
-    let (mut written, end) = (0, segment_bytes.min(FIRST_ZEROS_BYTES_MAX));
-    while written < end {
-        written = write_zeros(file.as_ref(), path, written, end)?;
+fn create_first(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<Box<dyn File>, WalError> {
+    let file = create_temporary(disk, path, bytes)?;
+    let mut written = 0;
+    while written < bytes {
+        written = write_zeros(file.as_ref(), path, written, bytes)?;
     }
     Ok(file)
 }
@@ -199,6 +211,18 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
+
+    #[test]
+    fn segments_double_until_they_have_their_full_size() {
+        let sizes = |full| {
+            let next = move |bytes: &u64| Some(next_bytes(*bytes, full));
+            std::iter::successors(Some(first_bytes(full)), next).take(5).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(64_000_000), [8 << 20, 16 << 20, 32 << 20, 64_000_000, 64_000_000]);
+        assert_eq!(sizes(4096), [4096; 5]);
+        assert_eq!(next_bytes(100_000_000, 64_000_000), 64_000_000, "one that was too large for its last record");
+        assert_eq!(next_bytes(0, 64_000_000), 8 << 20);
+    }
 
     #[test]
     fn names_are_etcds() {

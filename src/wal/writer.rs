@@ -49,6 +49,8 @@ pub(super) struct Segment {
     pub(super) name: SegmentName,
     pub(super) path: PathBuf,
     pub(super) file: Box<dyn File>,
+    /// Size at which it is cut.
+    pub(super) bytes: u64,
     /// Where its beginning ends.
     pub(super) begun: u64,
     /// Where the next record goes.
@@ -189,7 +191,7 @@ impl Writer {
     }
 
     fn is_full(&self) -> bool {
-        self.segment.offset >= self.options.segment_bytes
+        self.segment.offset >= self.segment.bytes
     }
 
     /// Whether the thread has something to do.
@@ -218,10 +220,10 @@ impl Writer {
         let name = SegmentName { sequence: name.sequence + 1, first_index: self.head.position.last.saturating_add(1) };
         let temporary: (&Path, &dyn File) = (&prepared.path, prepared.file.as_ref());
         let offset = activate(self.disk.as_ref(), &self.dir, temporary, name, &mut self.encoder, &self.head)?;
-        let reserved = self.options.segment_bytes;
+        let Prepared { file, bytes, .. } = prepared;
         self.segment =
-            Segment { name, path: name.path(&self.dir), file: prepared.file, begun: offset, offset, reserved };
-        self.room.set_left(reserved.saturating_sub(offset));
+            Segment { name, path: name.path(&self.dir), file, bytes, begun: offset, offset, reserved: bytes };
+        self.room.set_left(bytes.saturating_sub(offset));
         self.segments.push_back(name);
         Ok(())
     }

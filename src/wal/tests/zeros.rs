@@ -80,14 +80,22 @@ fn every_byte_of_a_segment_was_written_and_synced_before_it_got_its_name() {
 }
 
 #[test]
-fn a_new_log_waits_for_the_beginning_of_a_large_segment_only() {
+fn a_new_log_begins_with_a_small_segment_and_keeps_its_size_when_it_is_opened_again() {
     let dir = scratch();
     let disk = SimDisk::recording(dir.path());
     let options = Options { segment_bytes: 64 << 20, ..LARGE };
+    for _ in 0..2 {
+        let (wal, _) = open_on(Arc::new(disk.clone()), dir.path(), 1, options.clone()).unwrap();
+        wal.close().unwrap();
+        assert_eq!(written_before_named(disk.recorded().ops()), [8 << 20]);
+        assert_eq!(std::fs::metadata(segments(dir.path())[0].path(dir.path())).unwrap().len(), 8 << 20);
+    }
     let (wal, _) = open_on(Arc::new(disk.clone()), dir.path(), 1, options).unwrap();
+    append(&wal, vec![entry(1, vec![1; 5 << 20])]).unwrap();
+    wait_zeros(&disk, 16 << 20);
+    append(&wal, vec![entry(2, vec![1; 5 << 20])]).unwrap();
     wal.close().unwrap();
-    assert_eq!(written_before_named(disk.recorded().ops()), [8 << 20]);
-    assert_eq!(std::fs::metadata(segments(dir.path())[0].path(dir.path())).unwrap().len(), 64 << 20);
+    assert_eq!(written_before_named(disk.recorded().ops()), [8 << 20, 16 << 20], "the next one is twice as large");
 }
 
 #[test]
