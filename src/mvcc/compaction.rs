@@ -11,7 +11,7 @@
 //! What asks the index is done on the backend thread, since nobody who waits for a lock may have to wait for a thread of
 //! lower priority. What needs no lock but the file's, the deletions and their commit, is most of the work, and is done by
 //! one. Pauses are as long as the work before them took, so that a compaction ends however short of processors the machine
-//! is: it takes twice as long as its work at most, and the pauses that are asked for.
+//! is: it takes four times as long as its work at most, and the pauses that are asked for.
 
 use std::{
     sync::Arc,
@@ -33,15 +33,15 @@ use crate::{background::Helper, bolt};
 
 /// Longest time a compaction works before it pauses, but for a commit: what a thread that is woken may have to wait for
 /// it. While the index forgets, its lock is held so long: what a read or a write may have to wait for.
-const WORK_MAX: Duration = Duration::from_micros(200);
+const WORK_MAX: Duration = Duration::from_micros(100);
 /// Pause between two such pieces of work within one transaction of the file.
-const WORK_PAUSE: Duration = Duration::from_micros(200);
+const WORK_PAUSE: Duration = Duration::from_micros(100);
 /// Keys of the index that are compacted between two looks at the clock.
 const KEYS_PER_LOOK: usize = 32;
 /// Most revisions the index is asked for while its lock is held, for reading, and between two looks at the clock.
-const LOCKED_LOOKUPS_MAX: usize = 256;
+const LOCKED_LOOKUPS_MAX: usize = 128;
 /// Deletions between two looks at the clock.
-const DELETIONS_PER_LOOK: usize = 64;
+const DELETIONS_PER_LOOK: usize = 32;
 /// Revisions that were found to be gone at which the walk through the file stops to have them deleted, in one commit: what
 /// other commits, and those who wait for them, may have to wait for.
 const DELETED_TOGETHER: usize = 1_500;
