@@ -7,7 +7,8 @@
 
 use std::{
     io,
-    sync::Once,
+    panic::{self, AssertUnwindSafe},
+    sync::{Once, mpsc},
     thread::{self, JoinHandle},
 };
 
@@ -23,6 +24,54 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<Joi
         lower_priority();
         work();
     })
+}
+
+/// A thread whose work can wait, for another that has such work now and then, and cannot lower its own priority for a
+/// while: the system lets nobody raise it again.
+#[derive(Debug)]
+pub struct Helper {
+    /// `None` once it is to end. It has no room: who hands work over waits for its end.
+    work: Option<mpsc::SyncSender<Work>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+type Work = Box<dyn FnOnce() + Send>;
+
+impl Helper {
+    /// Starts the thread. It ends when this is dropped.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(name: &str) -> io::Result<Helper> {
+        let (work, received) = mpsc::sync_channel::<Work>(0);
+        let thread = spawn(name, move || received.into_iter().for_each(|work| work()))?;
+        Ok(Helper { work: Some(work), thread: Some(thread) })
+    }
+
+    /// Has it do something, and waits until that is done. A panic of the work is the caller's.
+    pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        const IS_THERE: &str = "the thread ends when its helper is dropped, and not by work that panics";
+        let (sender, done) = mpsc::sync_channel(1);
+        let work = move || {
+            // Who waits for it is there until it has been told.
+            let _ = sender.send(panic::catch_unwind(AssertUnwindSafe(work)));
+        };
+        self.work.as_ref().expect(IS_THERE).send(Box::new(work)).expect(IS_THERE);
+        match done.recv().expect(IS_THERE) {
+            Ok(told) => told,
+            Err(panic) => panic::resume_unwind(panic),
+        }
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.work.take();
+        if let Some(thread) = self.thread.take() {
+            // It cannot have panicked: what its work does wrong is caught.
+            let _ = thread.join();
+        }
+    }
 }
 
 /// How many threads whose work can wait may use the processors at once: half as many as there are, at least one.
@@ -68,5 +117,18 @@ mod tests {
         // 19 is the most there is.
         assert_eq!(niceness.recv().unwrap(), (before + NICENESS_STEPS).min(19));
         assert_eq!(own(), before);
+    }
+
+    #[test]
+    fn a_helper_works_at_lower_priority_and_its_panics_are_the_callers() {
+        let own = || (rustix::process::getpriority_process(None).unwrap(), thread::current().name().map(str::to_owned));
+        let (before, _) = own();
+        let helper = Helper::start("helper").unwrap();
+        let nicer = ((before + NICENESS_STEPS).min(19), Some("helper".to_owned()));
+        assert_eq!(helper.run(own), nicer);
+        let panicked = panic::catch_unwind(AssertUnwindSafe(|| helper.run(|| panic::panic_any(7))));
+        assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&7));
+        assert_eq!(helper.run(own), nicer, "it goes on after a panic");
+        assert_eq!(own().0, before);
     }
 }

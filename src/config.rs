@@ -200,9 +200,9 @@ pub struct Config {
     pub extensive_metrics: bool,
     /// Compaction of the history without being asked.
     pub auto_compaction: AutoCompaction,
-    /// Revisions a physical compaction looks at between two looks at the clock.
+    /// A tenth of the revisions that a compaction looks at for one commit, at most.
     pub compaction_batch_limit: usize,
-    /// Pause between two such steps.
+    /// Pause for ten such batches, and for fewer in proportion.
     pub compaction_sleep_interval: Duration,
     /// Longest time a compaction waits for reads in progress below it, before it breaks them off.
     pub compaction_reads_wait: Duration,

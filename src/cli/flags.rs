@@ -247,12 +247,12 @@ pub(super) struct ServeFlags {
     #[arg(long, env = "REVGATE_AUTO_COMPACTION_RETENTION", value_name = "RETENTION", default_value = "0")]
     pub(super) auto_compaction_retention: String,
 
-    /// Revisions a compaction looks at between two looks at the clock; ten times as many, or 5 ms, are one step. 0 means
+    /// A tenth of the revisions a compaction looks at before it commits; 1500 deletions are enough for that, too. 0 means
     /// 1000.
     #[arg(long, env = "REVGATE_COMPACTION_BATCH_LIMIT", value_name = "REVISIONS", default_value_t = 0)]
     pub(super) compaction_batch_limit: usize,
 
-    /// Pause between two such steps, if the step did not take longer; 0 means 10ms.
+    /// Pause for ten times so many, for fewer in proportion, if it is longer than what the step took; 0 means 10ms.
     #[arg(
         long,
         env = "REVGATE_COMPACTION_SLEEP_INTERVAL",

@@ -1,5 +1,5 @@
-//! The backend thread: takes what was applied into the file, whole log entries at a time, and deletes what was
-//! compacted. It is the only writer of the file.
+//! The backend thread: takes what was applied into the file, whole log entries at a time, and has deleted what was
+//! compacted. It is the only writer of the file, but for a helper of lower priority that deletes for it while it waits.
 //!
 //! A failed write or sync is final: nobody knows what the file holds, so nothing is retried, every later call fails
 //! and the member is told to stop. The one exception is a full disk or file, which the tree reports before it changes
@@ -21,7 +21,7 @@ use super::{
     shortage::is_disk_full,
     state::Shared,
 };
-use crate::bolt;
+use crate::{background::Helper, bolt};
 
 /// Fill of the pages of bucket `key`, which only grows at its end; etcd's figure.
 pub(super) const KEY_BUCKET_FILL: f64 = 0.9;
@@ -235,6 +235,8 @@ pub(super) struct Worker {
     postponed: Option<(MvccError, Instant)>,
     compactions: VecDeque<Job>,
     step_at: Instant,
+    /// For the part of compactions that can wait.
+    helper: Helper,
     /// Set while there is less room than is to be kept: when to look again.
     room_at: Option<Instant>,
     reclaimer: Reclaimer,
@@ -254,7 +256,7 @@ enum Work {
 
 impl Worker {
     /// `unfinished` is the compaction the file says was begun and not finished.
-    pub(super) fn new(shared: Arc<Shared>, db: bolt::Db, unfinished: Option<Job>) -> Worker {
+    pub(super) fn new(shared: Arc<Shared>, db: bolt::Db, helper: Helper, unfinished: Option<Job>) -> Worker {
         Worker {
             reclaimer: Reclaimer::new(&db),
             shared,
@@ -264,6 +266,7 @@ impl Worker {
             postponed: None,
             compactions: unfinished.into_iter().collect(),
             step_at: Instant::now(),
+            helper,
             room_at: Some(Instant::now()),
             encoded: Vec::new(),
         }
@@ -379,7 +382,7 @@ impl Worker {
         }
         self.compactions.extend(batch.jobs);
         self.note_compaction();
-        self.reclaimer.look(&self.shared, &self.db);
+        self.reclaimer.look(&self.shared, &self.db, !self.compactions.is_empty());
         self.answer_flushes();
         self.keep_room()
     }
@@ -430,10 +433,12 @@ impl Worker {
     fn compact(&mut self) -> Result<(), MvccError> {
         let Some(job) = self.compactions.front_mut() else { return Ok(()) };
         let started = Instant::now();
-        let pause = match job.step(&self.shared, &self.db) {
-            Ok(Step::Again) => Duration::ZERO,
-            // As long as it took at least: never more than half of a processor, or of the disk's syncs.
-            Ok(Step::Pause) => self.shared.options.compaction_sleep.max(started.elapsed()),
+        let outcome = job.step(&self.shared, &self.db, &self.helper);
+        let took = started.elapsed();
+        // As long as it took at least: never more than half of a processor, or of the disk's syncs.
+        let pause = match outcome {
+            Ok(Step::Again) => took,
+            Ok(Step::Pause(share)) => self.shared.options.compaction_sleep.mul_f64(share).max(took),
             Ok(Step::Wait) => READS_LOOK_INTERVAL,
             Ok(Step::Finished) => {
                 let position = self.shared.backend.durable();
@@ -450,7 +455,7 @@ impl Worker {
         };
         self.note_compaction();
         self.step_at = Instant::now() + pause;
-        self.reclaimer.look(&self.shared, &self.db);
+        self.reclaimer.look(&self.shared, &self.db, !self.compactions.is_empty());
         Ok(())
     }
 

@@ -1,13 +1,21 @@
-//! Compaction: forgetting history below a revision, on the backend thread, in steps that are bounded in time.
+//! Compaction: forgetting history below a revision, in steps that are bounded in time.
 //!
 //! New readers below the revision are refused the moment it is asked for. The deletions follow once everything up to the
 //! revision is in the file and the reads in progress below it have ended or had their time: first the index forgets, then
 //! bucket `key` is walked and loses what the index no longer holds. The index is asked revision by revision, so that
 //! nothing needs to remember them all. Marks in bucket `meta` (etcd's) say which compaction was begun and which was
 //! finished, so that a restart takes an unfinished one up again.
+//!
+//! A thread that is woken may have to wait until the one that runs has used its time slice up, whatever their priorities:
+//! milliseconds, and every write wakes several. So a compaction never works for long at a time: a moment, then a pause.
+//! What asks the index is done on the backend thread, since nobody who waits for a lock may have to wait for a thread of
+//! lower priority. What needs no lock but the file's, the deletions and their commit, is most of the work, and is done by
+//! one. Pauses are as long as the work before them took, so that a compaction ends however short of processors the machine
+//! is: it takes four times as long as its work at most, and the pauses that are asked for.
 
 use std::{
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -21,18 +29,23 @@ use super::{
     state::{Shared, Values},
     upkeep::{CompactionPhase, CompactionProgress},
 };
-use crate::bolt;
+use crate::{background::Helper, bolt};
 
-/// Longest time the index's lock is held: what a read or a write may have to wait for this.
-const LOCKED_MAX: Duration = Duration::from_micros(200);
+/// Longest time a compaction works before it pauses, but for a commit: what a thread that is woken may have to wait for
+/// it. While the index forgets, its lock is held so long: what a read or a write may have to wait for.
+const WORK_MAX: Duration = Duration::from_micros(100);
+/// Pause between two such pieces of work within one transaction of the file.
+const WORK_PAUSE: Duration = Duration::from_micros(100);
 /// Keys of the index that are compacted between two looks at the clock.
 const KEYS_PER_LOOK: usize = 32;
-/// Most revisions the index is asked for while its lock is held, for reading.
-const LOCKED_LOOKUPS_MAX: usize = 256;
-/// Longest time a step walks through the file and deletes, before it commits: what a flush may have to wait for, beside
-/// the commit.
-const STEP_MAX: Duration = Duration::from_millis(5);
-/// Most batches of revisions one step looks at.
+/// Most revisions the index is asked for while its lock is held, for reading, and between two looks at the clock.
+const LOCKED_LOOKUPS_MAX: usize = 128;
+/// Deletions between two looks at the clock.
+const DELETIONS_PER_LOOK: usize = 32;
+/// Revisions that were found to be gone at which the walk through the file stops to have them deleted, in one commit: what
+/// other commits, and those who wait for them, may have to wait for.
+const DELETED_TOGETHER: usize = 1_500;
+/// Most batches of revisions that are looked at for one such commit.
 const STEP_BATCHES_MAX: usize = 10;
 
 /// One compaction.
@@ -48,19 +61,30 @@ enum Phase {
     Reads,
     /// The index forgets, key by key behind this one.
     Index(Resume),
-    /// The file is walked, from this revision on.
-    File(Revision),
+    /// The file is walked, and loses what the walk finds.
+    File(Walk),
     /// All is deleted; the mark is missing.
     Mark,
 }
 
+/// How far the walk through the file is.
+struct Walk {
+    /// Where it goes on, if it does.
+    next: Option<Revision>,
+    /// Found, and not deleted yet.
+    gone: Gone,
+    /// Revisions looked at since something was deleted last, and how many at most.
+    looked_at: usize,
+    looked_at_max: usize,
+}
+
 /// What a step left to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
-    /// The next step may follow at once.
+    /// The next step should leave the processor, and locks, to others first.
     Again,
-    /// The next step should leave the file to others for a while.
-    Pause,
+    /// The next step should leave the disk to others, too, and may follow after that share of the pause that is asked for.
+    Pause(f64),
     /// A read in progress is waited for.
     Wait,
     /// Nothing, and that is durable.
@@ -84,16 +108,17 @@ impl Job {
         let (phase, done_revision) = match &self.phase {
             Phase::Reads => (CompactionPhase::Reads, 0),
             Phase::Index(_) => (CompactionPhase::Index, 0),
-            Phase::File(from) => (CompactionPhase::File, from.main),
+            Phase::File(walk) => (CompactionPhase::File, walk.next.map_or(self.revision, |from| from.main)),
             Phase::Mark => (CompactionPhase::File, self.revision),
         };
         CompactionProgress { phase, done_revision, target_revision: self.revision, waiting, age: Duration::ZERO }
     }
 
-    /// Does a bounded part of the work. After an error that can be overcome the same step may be tried again.
-    pub(super) fn step(&mut self, shared: &Shared, db: &bolt::Db) -> Result<Step, MvccError> {
+    /// Does a bounded part of the work, with a helper for what can wait. After an error that can be overcome the same step
+    /// may be tried again.
+    pub(super) fn step(&mut self, shared: &Arc<Shared>, db: &bolt::Db, helper: &Helper) -> Result<Step, MvccError> {
         let started = *self.started.get_or_insert_with(Instant::now);
-        match &self.phase {
+        match &mut self.phase {
             Phase::Reads => {
                 let has_time = started.elapsed() < shared.options.compaction_reads_wait;
                 if has_time && shared.pins.are_below(self.revision) {
@@ -105,13 +130,21 @@ impl Job {
             }
             Phase::Index(after) => {
                 let next = forget(shared, after.as_deref(), self.revision);
-                self.phase = if next.is_some() { Phase::Index(next) } else { Phase::File(Revision::default()) };
+                self.phase = if next.is_some() { Phase::Index(next) } else { Phase::File(Walk::begin(shared)) };
                 Ok(Step::Again)
             }
-            Phase::File(from) => {
-                let next = self.delete_some(shared, db, *from)?;
-                self.phase = next.map_or(Phase::Mark, Phase::File);
-                Ok(Step::Pause)
+            Phase::File(walk) => {
+                if walk.goes_on() {
+                    walk.look(shared, db, self.revision)?;
+                    return Ok(Step::Again);
+                }
+                walk.delete(shared, db, helper)?;
+                let share = walk.share_looked_at();
+                walk.looked_at = 0;
+                if walk.next.is_none() {
+                    self.phase = Phase::Mark;
+                }
+                Ok(Step::Pause(share))
             }
             Phase::Mark => {
                 let mut tx = db.write()?;
@@ -125,71 +158,108 @@ impl Job {
             }
         }
     }
+}
 
-    /// Walks through the file from a revision on and deletes what is gone, in one commit; where to go on, if anywhere.
-    fn delete_some(&self, shared: &Shared, db: &bolt::Db, from: Revision) -> Result<Option<Revision>, MvccError> {
-        let started = Instant::now();
-        let mut next = Some(from);
-        let mut deleted = 0;
-        let mut tx = db.write()?;
-        {
-            // The view is of the commit before: what is deleted meanwhile lies behind the walk. It ends before the
-            // commit, so that the pages are free with the next one.
-            let read = db.read()?;
-            let values = Values::of(&read)?;
-            for _ in 0..STEP_BATCHES_MAX {
-                let Some(from) = next else { break };
-                let (gone, behind) = self.find_gone(shared, &values, from)?;
-                for (revision, tombstone) in &gone {
-                    if *tombstone {
-                        tx.delete(buckets::KEY, &revision.encode_tombstone())?;
-                    } else {
-                        tx.delete(buckets::KEY, &revision.encode())?;
-                    }
-                }
-                deleted += gone.len() as u64;
-                next = behind;
-                if started.elapsed() >= STEP_MAX {
-                    break;
-                }
-            }
-        }
-        if deleted > 0 {
-            tx.commit()?;
-            shared.metrics.compaction_keys.inc_by(deleted);
-            shared.publish_file_metrics(db);
-        }
-        Ok(next)
+impl Walk {
+    fn begin(shared: &Shared) -> Walk {
+        let looked_at_max = shared.options.compaction_batch_revisions.max(1).saturating_mul(STEP_BATCHES_MAX);
+        Walk { next: Some(Revision::default()), gone: Gone::new(), looked_at: 0, looked_at_max }
     }
 
-    /// Looks at one batch of the file's revisions; also returns where the next batch starts, if there is one.
-    fn find_gone(
-        &self,
+    /// Whether to look further before what was found is deleted.
+    fn goes_on(&self) -> bool {
+        self.next.is_some() && self.gone.len() < DELETED_TOGETHER && self.looked_at < self.looked_at_max
+    }
+
+    /// How much of what may be looked at for one commit was.
+    fn share_looked_at(&self) -> f64 {
+        self.looked_at as f64 / self.looked_at_max as f64
+    }
+
+    /// Looks at some of the file's revisions, up to the one that is compacted. What is gone by now stays so.
+    fn look(&mut self, shared: &Shared, db: &bolt::Db, compacted: i64) -> Result<(), MvccError> {
+        let started = Instant::now();
+        // It ends before the deletion, so that the pages are free with the commit after that.
+        let read = db.read()?;
+        let values = Values::of(&read)?;
+        while let Some(from) = self.next.filter(|_| self.goes_on()) {
+            self.look_at_few(shared, &values, from, compacted)?;
+            if started.elapsed() >= WORK_MAX {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_few(
+        &mut self,
         shared: &Shared,
         values: &Values<'_>,
         from: Revision,
-    ) -> Result<(Gone, Option<Revision>), MvccError> {
-        let batch_max = shared.options.compaction_batch_revisions.max(1);
+        compacted: i64,
+    ) -> Result<(), MvccError> {
+        let stored_max = LOCKED_LOOKUPS_MAX.min(self.looked_at_max - self.looked_at);
+        let mut stored: Vec<(Revision, bool, &[u8])> = Vec::with_capacity(stored_max);
         let mut cursor = values.cursor();
-        let mut stored: Vec<(Revision, bool, &[u8])> = Vec::with_capacity(batch_max.min(LOCKED_LOOKUPS_MAX));
         let mut pair = cursor.seek(&from.encode())?;
         while let Some((name, encoded)) = pair {
             let (revision, tombstone) = Revision::decode(name).ok_or_else(|| MvccError::misnamed(name))?;
-            if revision.main > self.revision || stored.len() == batch_max {
+            if revision.main > compacted || stored.len() == stored_max {
                 break;
             }
             stored.push((revision, tombstone, stored_key(revision, encoded)?));
             pair = cursor.next()?;
         }
-        let mut gone = Gone::new();
-        for part in stored.chunks(LOCKED_LOOKUPS_MAX) {
-            let state = shared.state.read();
-            let forgotten = part.iter().filter(|(revision, _, key)| !state.index.contains(key, *revision));
-            gone.extend(forgotten.map(|(revision, tombstone, _)| (*revision, *tombstone)));
-        }
-        let next = stored.last().filter(|_| stored.len() == batch_max);
-        Ok((gone, next.map(|(last, ..)| Revision { main: last.main, sub: last.sub.saturating_add(1) })))
+        self.looked_at += stored.len();
+        let state = shared.state.read();
+        let forgotten = stored.iter().filter(|(revision, _, key)| !state.index.contains(key, *revision));
+        self.gone.extend(forgotten.map(|(revision, tombstone, _)| (*revision, *tombstone)));
+        drop(state);
+        let last = stored.last().filter(|_| stored.len() == stored_max);
+        self.next = last.map(|(last, ..)| Revision { main: last.main, sub: last.sub.saturating_add(1) });
+        Ok(())
     }
+
+    /// Has the helper delete what was found. It holds nothing meanwhile that anybody waits for but the file's write
+    /// transaction, and so the backend thread, which waits here.
+    fn delete(&mut self, shared: &Arc<Shared>, db: &bolt::Db, helper: &Helper) -> Result<(), MvccError> {
+        if self.gone.is_empty() {
+            return Ok(());
+        }
+        let (shared, db, gone) = (Arc::clone(shared), db.clone(), std::mem::take(&mut self.gone));
+        let (gone, outcome) = helper.run(move || {
+            let outcome = delete(&shared, &db, &gone);
+            (gone, outcome)
+        });
+        // Without room it is tried again.
+        self.gone = gone;
+        outcome?;
+        self.gone.clear();
+        Ok(())
+    }
+}
+
+/// Deletes revisions from the file, in one commit.
+fn delete(shared: &Shared, db: &bolt::Db, gone: &Gone) -> Result<(), MvccError> {
+    let mut tx = db.write()?;
+    let mut started = Instant::now();
+    for part in gone.chunks(DELETIONS_PER_LOOK) {
+        for (revision, tombstone) in part {
+            if *tombstone {
+                tx.delete(buckets::KEY, &revision.encode_tombstone())?;
+            } else {
+                tx.delete(buckets::KEY, &revision.encode())?;
+            }
+        }
+        if started.elapsed() >= WORK_MAX {
+            thread::sleep(WORK_PAUSE);
+            started = Instant::now();
+        }
+    }
+    tx.commit()?;
+    shared.metrics.compaction_keys.inc_by(gone.len() as u64);
+    shared.publish_file_metrics(db);
+    Ok(())
 }
 
 /// Has the index forget some keys' histories, behind a key; where to go on, if anywhere.
@@ -198,7 +268,7 @@ fn forget(shared: &Shared, after: Option<&[u8]>, revision: i64) -> Resume {
     let mut state = shared.state.write();
     let locked = Instant::now();
     let mut next = state.index.compact_step(after, revision, KEYS_PER_LOOK, &mut garbage);
-    while next.is_some() && locked.elapsed() < LOCKED_MAX {
+    while next.is_some() && locked.elapsed() < WORK_MAX {
         next = state.index.compact_step(next.as_deref(), revision, KEYS_PER_LOOK, &mut garbage);
     }
     shared.metrics.keys_total.set(state.index.len() as i64);

@@ -4,7 +4,8 @@
 //! time, together with the entry's position; a read sees one revision and holds no lock while values are read; history
 //! below the compact revision is refused, never told with holes.
 //!
-//! Concurrency: the apply loop is the only writer, any thread may read, the backend thread alone writes the file.
+//! Concurrency: the apply loop is the only writer, any thread may read, the backend thread alone writes the file. A helper
+//! of lower priority does, for the backend thread and while it waits, what of a compaction needs no lock that others need.
 //! This room must never know of leases' lives, watchers, requests, sessions or consensus.
 
 mod backend;
@@ -114,7 +115,7 @@ pub enum MvccError {
         /// The version in bucket `meta`.
         found: String,
     },
-    /// The backend thread could not be started.
+    /// The backend thread, or its helper, could not be started.
     #[error("the backend thread could not be started: {0}")]
     Thread(Arc<std::io::Error>),
 }

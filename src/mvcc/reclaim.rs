@@ -2,7 +2,7 @@
 //!
 //! The backend thread takes one small step at a time and looks after everything else in between, so that nobody waits
 //! for more than one. A run begins when somebody asks for a defragmentation, when the free share of the file is above
-//! its limit, or when room at the end of the file is of no use because nothing is written. Runs that nobody waits for go
+//! its limit and no compaction is under way, or when room at the end of the file is of no use because nothing is written. Runs that nobody waits for go
 //! slowly. A run that is held up for long by open views of the file ends without them; what they held goes the next time.
 
 use std::time::{Duration, Instant};
@@ -110,11 +110,12 @@ impl Reclaimer {
         }
     }
 
-    /// After every commit of others: whether the free share has become too large.
-    pub(super) fn look(&mut self, shared: &Shared, db: &Db) {
+    /// After every commit of others: whether the free share has become too large. While history is compacted that has to
+    /// wait: pages would be moved that are free a moment later.
+    pub(super) fn look(&mut self, shared: &Shared, db: &Db, is_compacting: bool) {
         self.note_commit(db);
         let ReclaimOptions { free_percent, free_bytes } = shared.options.reclaim;
-        if self.run.is_some() || free_percent == 0 || Instant::now() < self.rested_at {
+        if self.run.is_some() || is_compacting || free_percent == 0 || Instant::now() < self.rested_at {
             return;
         }
         let size = db.size_bytes();

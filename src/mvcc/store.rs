@@ -25,7 +25,7 @@ use super::{
     state::{FatalCallback, Shared, State},
     upkeep::{CompactionProgress, ReclaimProgress, Upkeep},
 };
-use crate::{bolt, metrics::Metrics, proto::mvccpb};
+use crate::{background::Helper, bolt, metrics::Metrics, proto::mvccpb};
 
 /// How a store works.
 #[derive(Clone, Debug)]
@@ -34,9 +34,10 @@ pub struct StoreOptions {
     pub commit_interval: Duration,
     /// Applied operations after which the file is written at once (10,000).
     pub commit_ops_max: usize,
-    /// Revisions a physical compaction looks at between two looks at the clock (1,000).
+    /// A tenth of the revisions that a compaction looks at for one commit, at most (1,000). It is one that deletes 1,500
+    /// revisions or few more, too.
     pub compaction_batch_revisions: usize,
-    /// Pause between two such steps (10 ms).
+    /// Pause for ten such batches, and for fewer in proportion, if it is longer than what the step took (10 ms).
     pub compaction_sleep: Duration,
     /// Longest time a compaction waits for reads in progress below it, before it breaks them off (30 s).
     pub compaction_reads_wait: Duration,
@@ -106,9 +107,11 @@ impl Store {
         });
         shared.publish_file_metrics(&db);
         let unfinished = contents.unfinished_compaction.map(|revision| Job::new(revision, None));
-        let worker = Worker::new(Arc::clone(&shared), db, unfinished);
+        let no_thread = |error| MvccError::Thread(Arc::new(error));
+        let helper = Helper::start("compaction").map_err(no_thread)?;
+        let worker = Worker::new(Arc::clone(&shared), db, helper, unfinished);
         let thread = thread::Builder::new().name("backend".to_owned()).spawn(|| worker.run());
-        let thread = Mutex::new(Some(thread.map_err(|error| MvccError::Thread(Arc::new(error)))?));
+        let thread = Mutex::new(Some(thread.map_err(no_thread)?));
         Ok((Store { handle: Arc::new(Handle { shared, thread }) }, contents.restored))
     }
 

@@ -63,6 +63,18 @@ struct State {
     held: Option<Call>,
     sync_delay: Duration,
     struck_at: Option<usize>,
+    /// Each kind of call, with the name of a thread that made one.
+    callers: Vec<(Call, String)>,
+}
+
+impl State {
+    fn note_caller(&mut self, call: Call) {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or_default();
+        if !self.callers.iter().any(|known| known.0 == call && known.1 == name) {
+            self.callers.push((call, name.to_owned()));
+        }
+    }
 }
 
 impl SimDisk {
@@ -147,6 +159,11 @@ impl SimDisk {
         self.shared.state.lock().faults.counted(call)
     }
 
+    /// Whether a thread of that name made such a call, those that failed or wait at the gate included.
+    pub(crate) fn was_called_by(&self, call: Call, thread: &str) -> bool {
+        self.shared.state.lock().callers.iter().any(|known| known.0 == call && known.1 == thread)
+    }
+
     /// Waits until there were so many.
     pub(crate) fn wait_for_calls(&self, call: Call, count: usize) {
         let mut state = self.shared.state.lock();
@@ -175,6 +192,7 @@ impl SimDisk {
             MutexGuard::unlocked(&mut state, || std::thread::sleep(delay));
         }
         state.faults.count(call);
+        state.note_caller(call);
         self.shared.changed.notify_all();
         while state.held == Some(call) {
             self.shared.changed.wait(&mut state);

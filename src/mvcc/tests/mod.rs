@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails panics")]
 
+mod compaction;
 mod concurrency;
 mod crash;
 mod durability;

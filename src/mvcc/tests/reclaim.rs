@@ -74,6 +74,46 @@ fn too_large_a_free_share_is_given_back_unasked() {
     assert_eq!(open(&path).0.hash_keys(0).unwrap(), hash);
 }
 
+/// The compaction rests behind its first step, in which most of the file became free.
+#[test]
+fn room_is_not_given_back_unasked_in_the_middle_of_a_compaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let reclaim = ReclaimOptions { free_percent: 20, free_bytes: 1 << 20 };
+    let resting = StoreOptions { reclaim, compaction_sleep: Duration::from_secs(3_600), ..large_steps() };
+    let (store, _) = open_with(&path, resting.clone());
+    let value = "v".repeat(2_000);
+    for n in 0..3_000 {
+        put(&store, &format!("k{}", n % 50), &value);
+    }
+    store.compact(store.revision(), None).unwrap();
+    store.end_entry(at(1));
+    flush(&store).unwrap();
+    let is_hollow = |store: &Store| {
+        let free = store.db_size_bytes() - store.db_size_in_use_bytes();
+        free * 100 > store.db_size_bytes() * reclaim.free_percent
+    };
+    let given_up_at = std::time::Instant::now() + RESULT_WAIT_MAX;
+    while !is_hollow(&store) {
+        assert!(std::time::Instant::now() < given_up_at, "{} bytes", store.db_size_bytes());
+        std::thread::yield_now();
+    }
+    // Each is a look at the free share, and then a turn of whatever else is due.
+    (0..100).for_each(|_| flush(&store).map(drop).unwrap());
+    assert_eq!(store.compaction().unwrap().phase, CompactionPhase::File);
+    assert_eq!(metric(&store.shared().metrics, "revgate_reclaim_pages_moved_total"), 0.0);
+    store.close().unwrap();
+    drop(store);
+
+    let (store, _) = open_with(&path, StoreOptions { compaction_sleep: Duration::ZERO, ..resting });
+    while is_hollow(&store) || store.compaction().is_some() {
+        assert!(std::time::Instant::now() < given_up_at, "{} bytes", store.db_size_bytes());
+        flush(&store).unwrap();
+        std::thread::yield_now();
+    }
+    assert!(metric(&store.shared().metrics, "revgate_reclaim_pages_moved_total") > 0.0);
+}
+
 #[test]
 fn a_view_that_stays_open_does_not_keep_who_asked_waiting() {
     let (_dir, _path, store) = hollow(large_steps());
