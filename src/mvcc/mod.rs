@@ -22,6 +22,7 @@ mod reclaim;
 mod restore;
 mod revision;
 mod ring;
+mod runs;
 mod selection;
 mod shortage;
 mod state;

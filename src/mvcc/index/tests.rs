@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::{Direction, Entry, Garbage, Index, Node, key_index::KeyIndex, tree};
+use super::{Direction, Entry, Garbage, Index, Node, Part, key_index::KeyIndex, tree};
 use crate::mvcc::{KeyRange, Revision};
 
 /// "2 3 5t 7" is: put at 2, put at 3, deleted at 5, put at 7. "7.1" is change 1 of revision 7.
@@ -195,6 +195,17 @@ mod against_a_model {
         }
     }
 
+    impl Model {
+        /// The index of all this, made of two parts that meet at a key.
+        fn build(&self, middle: &[u8]) -> Index {
+            let part = |is_right: bool| {
+                let keys = self.history.iter().filter(move |(key, _)| (key.as_slice() >= middle) == is_right);
+                Part::from_sorted(keys.flat_map(|(key, entries)| entries.iter().map(|e| (key.as_slice(), *e))))
+            };
+            Index::of_parts(vec![part(false), part(true)])
+        }
+    }
+
     /// Keys that come in runs, as those of files and jobs do, and at random.
     fn key(seed: u32) -> Vec<u8> {
         match seed % 4 {
@@ -218,6 +229,7 @@ mod against_a_model {
             compactions in prop::collection::vec(0.0f64..1.0, 0..3),
             ranges in prop::collection::vec((any::<u32>(), any::<u32>(), 0.0f64..1.0), 8),
             keys_max in 1usize..300,
+            parted_at in any::<u32>(),
         ) {
             let (mut index, mut model) = (Index::default(), Model::default());
             let mut main = 1;
@@ -233,8 +245,7 @@ mod against_a_model {
                 model.history.entry(key).or_default().push(entry);
             }
             check_sums(&index.root);
-            let flat = model.history.iter().flat_map(|(key, entries)| entries.iter().map(|e| (key.as_slice(), *e)));
-            let built = Index::from_sorted(flat);
+            let built = model.build(&key(parted_at));
             check_sums(&built.root);
             let mut compacted = 0;
             compare(&index, &model, &ranges, compacted, main, keys_max);
