@@ -17,6 +17,7 @@ mod directory;
 mod error;
 mod freelist;
 mod inspect;
+mod landmarks;
 mod look;
 mod map;
 mod meta;

@@ -8,6 +8,7 @@ use super::{
     Cursor, Inner, Readers,
     directory::Key,
     error::BoltError,
+    landmarks,
     meta::Meta,
     page::{self, DEPTH_LEVELS_MAX, LeafElement, Page, Pages},
     together,
@@ -204,6 +205,11 @@ impl<'tx> Bucket<'tx> {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Keys that cut the bucket into parts of about the same size, ascending: at least so many, if it is large enough.
+    pub fn landmarks(&self, least: usize) -> Result<Vec<&'tx [u8]>, BoltError> {
+        landmarks::landmarks(&self.pages, self.root, least)
     }
 
     /// A cursor before the first key.

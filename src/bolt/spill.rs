@@ -22,6 +22,12 @@ const SPLIT_ELEMENTS_MIN: usize = 2;
 /// A page is cut before this size whatever else holds: element offsets are 32 bits wide.
 const SPLIT_BYTES_MAX: usize = 1 << 30;
 
+/// Bytes of pages up to which a commit's memory grows step by step.
+const ARENA_SMALL_BYTES: usize = 64 << 10;
+/// What is reserved for larger commits at once. So much comes from the system directly, costs nothing where it is not
+/// touched, and goes back when the commit is done: what a heap has grown by for the largest commit, it would keep.
+const ARENA_RESERVED_BYTES: usize = 40 << 20;
+
 /// A page to be written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dirty {
@@ -284,6 +290,9 @@ impl<'s, 'db> Spill<'s, 'db> {
     /// Room in the arena for pages, all zero.
     fn reserve(&mut self, id: u64, pages: u64) -> usize {
         let (start, bytes) = (self.arena.len(), pages as usize * self.page_bytes);
+        if start + bytes > ARENA_SMALL_BYTES && self.arena.capacity() < ARENA_RESERVED_BYTES {
+            self.arena.reserve_exact(ARENA_RESERVED_BYTES - start);
+        }
         self.arena.resize(start + bytes, 0);
         self.dirty.push(Dirty { id, start, bytes });
         start

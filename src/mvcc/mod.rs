@@ -23,6 +23,7 @@ mod reclaim;
 mod restore;
 mod revision;
 mod ring;
+mod runs;
 mod selection;
 mod shortage;
 mod state;

@@ -1,11 +1,13 @@
 //! Opening: the file's buckets are there, its marks are read, and the key index is built from bucket `key`.
 //!
-//! The scan is split by revisions over threads that decode and sort; the index is then built in one go. Every record
-//! is decoded, so a damaged one is found here and named, not when it is read.
+//! The scan is split over threads by the file's pages: each decodes and sorts what it gets. Then each of them builds the
+//! index of a range of keys. Every record is decoded, so a damaged one is found here and named, not when it is read.
 
 use std::{
+    iter,
     num::NonZero,
-    ops::Range,
+    panic::resume_unwind,
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -14,20 +16,21 @@ use bytes::Bytes;
 
 use super::{
     KeyValueRef, LogPosition, MvccError, Revision, buckets,
-    index::{Entry, Index, VERSION_MAX},
+    index::{Entry, Index, Part, VERSION_MAX},
     progress::Progress,
+    runs::{Merged, Run, Stored, merge},
     state::Values,
 };
 use crate::bolt;
 
-/// Revisions below which one thread is enough.
-const REVISIONS_PER_THREAD_MIN: i64 = 20_000;
+/// Parts a scan is made in, if there is so much to scan.
+const PARTS_MIN: usize = 64;
+/// Parts below which it does not pay to start a thread.
+const PARTS_PER_THREAD_MIN: usize = 16;
 /// Most threads a scan is split over.
 const THREADS_MAX: usize = 8;
 /// Between two lines of the log that say how far a scan is.
 const REPORT_INTERVAL: Duration = Duration::from_secs(3);
-/// Records after which a thread says how far it is.
-const RECORDS_PER_COUNT: usize = 4_096;
 /// The form of the file, as bucket `meta` names it: the etcd whose files look alike. Between 3.6 and 3.7 nothing changed.
 pub const STORAGE_VERSION: &str = "3.7.0";
 
@@ -119,14 +122,11 @@ pub(super) fn read(db: &bolt::Db) -> Result<Contents, MvccError> {
     let scheduled = mark(&tx, buckets::SCHEDULED_COMPACTION)?;
     let position = LogPosition { term: number(&tx, buckets::TERM)?, index: number(&tx, buckets::CONSISTENT_INDEX)? };
     let started = Instant::now();
-    let entries = scan(&tx)?;
-    let records = entries.len();
-    let last = entries.iter().map(|stored| stored.entry.revision.main).max();
-    let lease_attachments = attachments(&entries);
+    let last = last_main(&tx)?;
+    let (index, lease_attachments) = build(&scan(&tx)?);
     let compact_revision = finished.max(scheduled).unwrap_or(-1);
-    let index = Index::from_sorted(entries.into_iter().map(|stored| (stored.key, stored.entry)));
     if started.elapsed() >= REPORT_INTERVAL {
-        tracing::info!(records, keys = index.len(), took = ?started.elapsed(), "the key index was built");
+        tracing::info!(keys = index.len(), took = ?started.elapsed(), "the key index was built");
     }
     Ok(Contents {
         restored: Restored { position, lease_attachments },
@@ -162,82 +162,143 @@ fn damaged_mark(name: &[u8]) -> MvccError {
     MvccError::damaged(Revision::default(), what)
 }
 
-/// One stored revision of a key, without its value. The key lies in the file: a copy of each would leave memory behind
-/// that is used no more and hardly given back.
-struct Stored<'tx> {
-    key: &'tx [u8],
-    entry: Entry,
-    lease: i64,
-}
-
-/// All stored revisions, ascending by key, then by revision.
-fn scan(tx: &bolt::ReadTx) -> Result<Vec<Stored<'_>>, MvccError> {
-    let mut cursor = Values::of(tx)?.cursor();
-    let Some((first, _)) = cursor.first()? else { return Ok(Vec::new()) };
-    let (first, _) = Revision::decode(first).ok_or_else(|| MvccError::misnamed(first))?;
-    let Some((last, _)) = cursor.last()? else { return Ok(Vec::new()) };
-    let (last, _) = Revision::decode(last).ok_or_else(|| MvccError::misnamed(last))?;
-    let all = first.main..last.main.saturating_add(1);
-    let progress = &Progress::new(u64::try_from(all.end - all.start).unwrap_or(0));
-    let mut parts = split(all).into_iter();
-    let own = parts.next().unwrap_or_default();
-    let runs = thread::scope(|scope| {
+/// All stored revisions, in a run for each thread that read them. Of several damaged records the first is named.
+fn scan(tx: &bolt::ReadTx) -> Result<Vec<Run<'_>>, MvccError> {
+    let values = &Values::of(tx)?;
+    let parts = &Parts::of(values.landmarks(PARTS_MIN)?);
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+    let others = threads.min(parts.count() / PARTS_PER_THREAD_MIN).saturating_sub(1);
+    let progress = &Progress::new(parts.count() as u64);
+    let outcomes = thread::scope(|scope| {
         let _reports = progress.report_every(scope, REPORT_INTERVAL, |done, total| {
-            tracing::info!(revisions_done = done, revisions_total = total, "building the key index");
+            tracing::info!(parts_done = done, parts_total = total, "building the key index");
         });
-        let others: Vec<_> = parts.map(|part| scope.spawn(move || scan_part(tx, part, progress))).collect();
-        let mut runs = vec![scan_part(tx, own, progress)];
-        for other in others {
-            runs.push(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        }
-        runs
+        let work = || scan_parts(values, parts, progress);
+        let others: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
+        let own = work();
+        let others = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        iter::once(own).chain(others).collect::<Vec<_>>()
     });
-    let mut runs = runs.into_iter();
-    let mut all = runs.next().unwrap_or_else(|| Ok(Vec::new()))?;
-    for run in runs {
-        all.append(&mut run?);
+    let (mut runs, mut first_fault) = (Vec::new(), None);
+    for outcome in outcomes {
+        match outcome {
+            Ok(run) => runs.push(run),
+            Err(fault) if first_fault.as_ref().is_none_or(|first: &Fault| fault.part < first.part) => {
+                first_fault = Some(fault);
+            }
+            Err(_) => {}
+        }
     }
-    // The runs are sorted: the sort finds that and merges them.
-    all.sort_by(in_index_order);
-    Ok(all)
+    first_fault.map_or(Ok(runs), |fault| Err(fault.error))
 }
 
-fn in_index_order(a: &Stored<'_>, b: &Stored<'_>) -> std::cmp::Ordering {
-    a.key.cmp(b.key).then(a.entry.revision.cmp(&b.entry.revision))
+/// The parts of the bucket, which threads take one after the other: so each gets revisions in order, and none waits for
+/// one that got more.
+struct Parts<'tx> {
+    /// Where each begins; the first begins where the bucket does.
+    starts: Vec<&'tx [u8]>,
+    taken: AtomicUsize,
 }
 
-/// Splits a range of main revisions so that it pays to give each part to a thread.
-fn split(range: Range<i64>) -> Vec<Range<i64>> {
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX) as i64;
-    let parts = ((range.end - range.start) / REVISIONS_PER_THREAD_MIN).clamp(1, threads);
-    let step = (range.end - range.start) / parts;
-    let start = |part| if part == parts { range.end } else { range.start + part * step };
-    (0..parts).map(|part| start(part)..start(part + 1)).collect()
+/// One part: from `start` up to `end`, or to the bucket's end.
+struct Stretch<'tx> {
+    part: usize,
+    start: &'tx [u8],
+    end: Option<&'tx [u8]>,
 }
 
-fn scan_part<'tx>(tx: &'tx bolt::ReadTx, part: Range<i64>, progress: &Progress) -> Result<Vec<Stored<'tx>>, MvccError> {
-    let mut run = Vec::new();
-    let mut counted = part.start;
-    let mut cursor = Values::of(tx)?.cursor();
-    let mut pair = cursor.seek(&Revision { main: part.start, sub: 0 }.encode())?;
-    while let Some((name, encoded)) = pair {
+/// Where a scan broke off.
+struct Fault {
+    part: usize,
+    error: MvccError,
+}
+
+impl<'tx> Parts<'tx> {
+    fn of(mut landmarks: Vec<&'tx [u8]>) -> Parts<'tx> {
+        match landmarks.first_mut() {
+            Some(first) => *first = &[],
+            None => landmarks.push(&[]),
+        }
+        Parts { starts: landmarks, taken: AtomicUsize::new(0) }
+    }
+
+    fn count(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// The next part.
+    fn take(&self) -> Option<Stretch<'tx>> {
+        let part = self.taken.fetch_add(1, Ordering::Relaxed);
+        let start = self.starts.get(part)?;
+        Some(Stretch { part, start, end: self.starts.get(part + 1).copied() })
+    }
+}
+
+/// Takes parts until there are none, and sorts what was in them.
+fn scan_parts<'tx>(values: &Values<'tx>, parts: &Parts<'tx>, progress: &Progress) -> Result<Run<'tx>, Fault> {
+    let mut stored = Vec::new();
+    while let Some(stretch) = parts.take() {
+        scan_part(values, &stretch, &mut stored).map_err(|error| Fault { part: stretch.part, error })?;
+        progress.add(1);
+    }
+    Ok(Run::sort(stored))
+}
+
+fn scan_part<'tx>(
+    values: &Values<'tx>,
+    &Stretch { start, end, .. }: &Stretch<'tx>,
+    stored: &mut Vec<Stored<'tx>>,
+) -> Result<(), MvccError> {
+    let mut cursor = values.cursor();
+    let mut pair = cursor.seek(start)?;
+    while let Some((name, encoded)) = pair.filter(|(name, _)| end.is_none_or(|end| *name < end)) {
         let decoded = Revision::decode(name);
         let (revision, tombstone) = decoded.ok_or_else(|| MvccError::misnamed(name).in_page(cursor.page()))?;
-        if revision.main >= part.end {
-            break;
-        }
         if cursor.is_bucket() {
             return Err(MvccError::damaged(revision, "is a bucket").in_page(cursor.page()));
         }
-        run.push(decode(revision, tombstone, encoded).map_err(|error| error.in_page(cursor.page()))?);
-        if run.len() % RECORDS_PER_COUNT == 0 {
-            progress.add(u64::try_from(revision.main - counted).unwrap_or(0));
-            counted = revision.main;
-        }
+        stored.push(decode(revision, tombstone, encoded).map_err(|error| error.in_page(cursor.page()))?);
         pair = cursor.next()?;
     }
-    run.sort_by(in_index_order);
-    Ok(run)
+    Ok(())
+}
+
+/// The newest main revision stored.
+fn last_main(tx: &bolt::ReadTx) -> Result<Option<i64>, MvccError> {
+    let Some((name, _)) = Values::of(tx)?.cursor().last()? else { return Ok(None) };
+    let (revision, _) = Revision::decode(name).ok_or_else(|| MvccError::misnamed(name))?;
+    Ok(Some(revision.main))
+}
+
+/// The index of all runs, and the live keys that hang on a lease. Each thread takes a range of keys.
+fn build(runs: &[Run<'_>]) -> (Index, Vec<(i64, Bytes)>) {
+    let mut ranges = merge(runs, runs.len()).into_iter();
+    let Some(own) = ranges.next() else { return (Index::default(), Vec::new()) };
+    let built = thread::scope(|scope| {
+        let others: Vec<_> = ranges.map(|range| scope.spawn(|| build_part(range))).collect();
+        let own = build_part(own);
+        let others = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        iter::once(own).chain(others).collect::<Vec<_>>()
+    });
+    let (parts, attachments): (_, Vec<_>) = built.into_iter().unzip();
+    (Index::of_parts(parts), attachments.concat())
+}
+
+fn build_part(range: Merged<'_, '_>) -> (Part, Vec<(i64, Bytes)>) {
+    let mut attachments = Vec::new();
+    let mut attach = |stored: &Stored<'_>| attachments.push((stored.lease, Bytes::copy_from_slice(stored.key)));
+    let mut before: Option<&Stored<'_>> = None;
+    let part = Part::from_sorted(range.map(|stored| {
+        // The lease that counts is that of a key's newest revision.
+        if let Some(newest) = before.replace(stored).filter(|before| before.lease != 0 && before.key != stored.key) {
+            attach(newest);
+        }
+        (stored.key, stored.entry)
+    }));
+    if let Some(newest) = before.filter(|before| before.lease != 0) {
+        attach(newest);
+    }
+    (part, attachments)
 }
 
 fn decode(revision: Revision, tombstone: bool, encoded: &[u8]) -> Result<Stored<'_>, MvccError> {
@@ -256,11 +317,4 @@ fn decode(revision: Revision, tombstone: bool, encoded: &[u8]) -> Result<Stored<
     let (created, version, leased) = (kv.create_revision, kv.version, kv.lease != 0);
     let entry = Entry { revision, created, version, leased };
     Ok(Stored { key: kv.key, entry, lease: kv.lease })
-}
-
-/// The lease of each key whose newest revision has one.
-fn attachments(entries: &[Stored<'_>]) -> Vec<(i64, Bytes)> {
-    let leased = entries.iter().enumerate().filter(|(_, stored)| stored.lease != 0);
-    let newest = leased.filter(|(at, stored)| entries.get(at + 1).is_none_or(|next| next.key != stored.key));
-    newest.map(|(_, stored)| (stored.lease, Bytes::copy_from_slice(stored.key))).collect()
 }

@@ -255,6 +255,11 @@ impl<'tx> Values<'tx> {
         self.bucket.cursor()
     }
 
+    /// Names that cut the bucket into parts of about the same size; see [`bolt::Bucket::landmarks`].
+    pub(super) fn landmarks(&self, least: usize) -> Result<Vec<&'tx [u8]>, MvccError> {
+        Ok(self.bucket.landmarks(least)?)
+    }
+
     /// The pair of a change that a look at the state has located for which this view was pinned.
     pub(super) fn pair<'a>(&self, source: &'a Source) -> Result<Pair<'a>, MvccError>
     where

@@ -258,7 +258,7 @@ impl Wal {
     }
 
     /// Opens the log, or creates it with `metadata` if there is none. Reads only the segments that hold entries from
-    /// `from_index` on.
+    /// `from_index` on which were not released long ago.
     ///
     /// On return all that was recovered is durable, even what an earlier run wrote but did not live to sync.
     pub fn open(

@@ -42,14 +42,19 @@ pub(super) struct LastSegment {
 }
 
 /// Reads the live entries from `from_index` on, and the newest of everything else. `segments` is in order and not empty.
+/// What was released before the last segment was begun is not read.
 pub(super) fn replay(
     disk: &dyn Disk,
     dir: &Path,
     segments: &[SegmentName],
     from_index: u64,
 ) -> Result<Replay, WalError> {
-    let from_index = from_index.max(1);
     let connected = connected_suffix(dir, segments)?;
+    let released = match connected.last() {
+        Some(last) => released_at_beginning(disk, &last.path(dir))?,
+        None => 0,
+    };
+    let from_index = from_index.max(released.saturating_add(1));
     let begin = connected.iter().rposition(|name| name.first_index <= from_index).unwrap_or(0);
     let mut reader = Reader::new(connected[begin], from_index);
     let mut last = None;
@@ -63,6 +68,25 @@ pub(super) fn replay(
     let metadata = reader.metadata.unwrap_or_default();
     let head = Head { metadata, state: reader.state, position: reader.position };
     Ok(Replay { head, entries: reader.entries, crc: reader.crc.unwrap_or(0), last })
+}
+
+/// Up to which entry the log was released when a segment was begun; 0 where its beginning does not say, even if that is
+/// because it is damaged: who reads all of the segment finds that.
+fn released_at_beginning(disk: &dyn Disk, path: &Path) -> Result<u64, WalError> {
+    let file = disk.open(path, OpenMode::Read).map_err(io_error(path, "opening a segment"))?;
+    let length = file.len().map_err(io_error(path, "asking for the length of a segment"))?;
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX).min(BEGINNING_BYTES_MAX)];
+    file.read_exact_at(&mut bytes, 0).map_err(io_error(path, "reading the beginning of a segment"))?;
+    let (mut offset, mut crc, mut released) = (0, 0, 0);
+    while let Ok(Some(frame)) = decode_frame(&bytes, offset, crc) {
+        match frame.record {
+            Decoded::Released { index, .. } => released = index.max(released),
+            Decoded::Entry { .. } | Decoded::Truncate { .. } => break,
+            Decoded::Checksum | Decoded::Metadata(_) | Decoded::State(_) => {}
+        }
+        (offset, crc) = (frame.next, frame.crc);
+    }
+    Ok(released)
 }
 
 /// The newest segments whose sequence has no gap.
@@ -197,6 +221,8 @@ impl Reader {
 
 /// The records every segment has at its beginning: checksum and metadata.
 const HEAD_RECORDS_MIN: usize = 2;
+/// Bytes in which the records are looked for that a segment begins with.
+const BEGINNING_BYTES_MAX: usize = 4096;
 /// Largest single read of a segment.
 const READ_BYTES_MAX: usize = 1 << 20;
 

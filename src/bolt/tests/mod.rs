@@ -7,6 +7,7 @@ mod damage;
 mod directory;
 mod failures;
 mod interop;
+mod landmarks;
 mod layout;
 mod model;
 mod reclaim;

@@ -34,15 +34,30 @@ pub(in crate::mvcc) const VERSION_MAX: i64 = i64::MAX >> 1;
 
 /// What the index holds of a key: its newest revision inline, the older ones, if any are kept, on the heap.
 ///
-/// The common key has one revision and costs these 40 bytes. A put after a tombstone opens a new generation: its
+/// The common key has one revision and costs these 32 bytes. A put after a tombstone opens a new generation: its
 /// version is 1 again, and its creation its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KeyIndex {
-    newest: Packed,
+    /// The newest main revision.
+    main: i64,
+    /// What created the newest entry's generation.
+    created: i64,
+    /// The rest of the newest entry: version and mark in the upper 32 bits, `sub` in the lower; or [`WHOLE`].
+    rest: u64,
     older: Option<Box<Older>>,
 }
 
-/// Ascending by revision, all below the newest.
+/// The newest entry has numbers too large to be kept inline: it lies whole behind the older ones.
+const WHOLE: u64 = u64::MAX;
+
+/// What of an entry goes beside its main revision and its creation, if it fits.
+fn rest_of(entry: Packed) -> Option<u64> {
+    let version_and_mark = u32::try_from(entry.version_and_mark).ok()?;
+    let sub = u32::try_from(entry.revision.sub).ok()?;
+    Some(u64::from(version_and_mark) << 32 | u64::from(sub)).filter(|rest| *rest != WHOLE)
+}
+
+/// Ascending by revision, all below the newest, which comes last if it is [`WHOLE`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Older(Vec<Packed>);
 
@@ -55,24 +70,52 @@ pub(in crate::mvcc) struct Garbage(Vec<Vec<Packed>>);
 
 impl KeyIndex {
     pub(super) fn new(first: Entry) -> Self {
-        KeyIndex { newest: first.into(), older: None }
+        let mut index = KeyIndex { main: 0, created: 0, rest: 0, older: None };
+        index.set_newest(first.into());
+        index
+    }
+
+    fn set_newest(&mut self, entry: Packed) {
+        (self.main, self.created) = (entry.revision.main, entry.created);
+        self.rest = rest_of(entry).unwrap_or_else(|| {
+            self.list().push(entry);
+            WHOLE
+        });
+    }
+
+    fn newest(&self) -> Packed {
+        match self.older.as_ref().and_then(|older| older.0.last()).filter(|_| self.rest == WHOLE) {
+            Some(whole) => *whole,
+            None => Packed {
+                revision: Revision { main: self.main, sub: (self.rest & u64::from(u32::MAX)) as i64 },
+                created: self.created,
+                version_and_mark: (self.rest >> 32) as i64,
+            },
+        }
+    }
+
+    fn list(&mut self) -> &mut Vec<Packed> {
+        &mut self.older.get_or_insert_with(|| Box::new(Older(Vec::with_capacity(1)))).0
     }
 
     /// Adds a revision above all others.
     pub(super) fn push(&mut self, entry: Entry) {
-        debug_assert!(entry.revision > self.newest.revision, "revisions of a key only grow");
-        self.older.get_or_insert_with(|| Box::new(Older(Vec::with_capacity(1)))).0.push(self.newest);
-        self.newest = entry.into();
+        debug_assert!(entry.revision > self.newest().revision, "revisions of a key only grow");
+        if self.rest != WHOLE {
+            let before = self.newest();
+            self.list().push(before);
+        }
+        self.set_newest(entry.into());
     }
 
     /// Whether the newest revision is not a tombstone.
     pub(super) fn is_live(&self) -> bool {
-        !Entry::from(self.newest).is_tombstone()
+        !Entry::from(self.newest()).is_tombstone()
     }
 
     /// The newest main revision.
     pub(super) fn newest_main(&self) -> i64 {
-        self.newest.revision.main
+        self.main
     }
 
     /// How many revisions are kept.
@@ -82,8 +125,8 @@ impl KeyIndex {
 
     /// The state at main revision `at`; `None` if the key did not exist then.
     pub(super) fn at(&self, at: i64) -> Option<Entry> {
-        let entry = if self.newest.revision.main <= at {
-            self.newest
+        let entry = if self.main <= at {
+            self.newest()
         } else {
             let older = self.older();
             older[..older.partition_point(|entry| entry.revision.main <= at)].last().copied()?
@@ -94,7 +137,8 @@ impl KeyIndex {
 
     /// Whether this very revision is still kept.
     pub(super) fn contains(&self, revision: Revision) -> bool {
-        self.newest.revision == revision || self.older().binary_search_by_key(&revision, |entry| entry.revision).is_ok()
+        self.newest().revision == revision
+            || self.older().binary_search_by_key(&revision, |entry| entry.revision).is_ok()
     }
 
     /// Forgets what no read at `revision` or above needs; `false` if nothing is left of the key.
@@ -102,16 +146,17 @@ impl KeyIndex {
     /// Everything above `revision` stays, everything at it stays (so that the changes of `revision` can still be told
     /// whole), and if there is nothing at it, the newest below stays unless it is a tombstone.
     pub(super) fn compact(&mut self, revision: i64, garbage: &mut Garbage) -> bool {
-        if self.newest.revision.main < revision {
+        if self.main < revision {
+            let newest = self.newest();
             if let Some(older) = self.older.take().filter(|older| older.0.len() > DROPPED_ENTRIES_MAX) {
                 garbage.0.push(older.0);
             }
+            self.set_newest(newest);
             return self.is_live();
         }
         let older = self.older();
         let below = older.partition_point(|entry| entry.revision.main < revision);
-        let is_changed_at =
-            self.newest.revision.main == revision || older.get(below).is_some_and(|e| e.revision.main == revision);
+        let is_changed_at = self.main == revision || older.get(below).is_some_and(|e| e.revision.main == revision);
         let first_kept = match older[..below].last() {
             Some(last) if !is_changed_at && !Entry::from(*last).is_tombstone() => below - 1,
             _ => below,
@@ -133,11 +178,12 @@ impl KeyIndex {
     }
 
     fn older(&self) -> &[Packed] {
-        self.older.as_ref().map_or(&[], |older| &older.0)
+        let list = self.older.as_ref().map_or(&[][..], |older| &older.0);
+        if self.rest == WHOLE { &list[..list.len().saturating_sub(1)] } else { list }
     }
 
     #[cfg(test)]
     pub(super) fn entries(&self) -> Vec<Entry> {
-        self.older().iter().copied().chain([self.newest]).map(Entry::from).collect()
+        self.older().iter().copied().chain([self.newest()]).map(Entry::from).collect()
     }
 }

@@ -13,7 +13,7 @@ mod walk;
 use std::ops::{Bound, ControlFlow};
 
 use key_index::KeyIndex;
-use tree::{Compaction, Node, Sums};
+use tree::{Compaction, Level, Node, Sums};
 use walk::Count;
 
 use super::{KeyMeta, KeyRange, Record, Revision};
@@ -78,9 +78,12 @@ pub(super) struct Index {
     root: Node,
 }
 
-impl Index {
-    /// Builds the index from all revisions of all keys, ascending by key, then by revision.
-    pub(super) fn from_sorted<'k>(entries: impl Iterator<Item = (&'k [u8], Entry)>) -> Index {
+/// The keys of some range, ready to become a part of an index. Parts can be made at the same time.
+pub(super) struct Part(Level);
+
+impl Part {
+    /// Takes all revisions of all keys of the range, ascending by key, then by revision.
+    pub(super) fn from_sorted<'k>(entries: impl Iterator<Item = (&'k [u8], Entry)>) -> Part {
         let mut entries = entries.peekable();
         let keys = std::iter::from_fn(|| {
             let (key, first) = entries.next()?;
@@ -90,7 +93,14 @@ impl Index {
             }
             Some((key, index))
         });
-        Index { root: tree::build(keys) }
+        Part(tree::leaves(keys))
+    }
+}
+
+impl Index {
+    /// The index of all keys, from parts of it: in order, no key in two of them.
+    pub(super) fn of_parts(parts: Vec<Part>) -> Index {
+        Index { root: tree::build(parts.into_iter().map(|part| part.0)) }
     }
 
     /// How many keys are known, live or not.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::{Direction, Entry, Garbage, Index, Node, key_index::KeyIndex, tree};
+use super::{Direction, Entry, Garbage, Index, Node, Part, VERSION_MAX, key_index::KeyIndex, tree};
 use crate::mvcc::{KeyRange, Revision};
 
 /// "2 3 5t 7" is: put at 2, put at 3, deleted at 5, put at 7. "7.1" is change 1 of revision 7.
@@ -40,8 +40,45 @@ fn text(index: &KeyIndex) -> String {
 }
 
 #[test]
-fn a_key_costs_forty_bytes() {
-    assert_eq!(size_of::<KeyIndex>(), 40);
+fn a_key_costs_thirty_two_bytes() {
+    assert_eq!(size_of::<KeyIndex>(), 32);
+}
+
+#[test]
+fn numbers_of_any_size_are_kept_whole() {
+    let subs = [0, i64::from(u32::MAX) - 1, i64::from(u32::MAX), i64::from(u32::MAX) + 1, i64::MAX];
+    let versions = [0, 1, (1 << 31) - 2, (1 << 31) - 1, 1 << 31, VERSION_MAX];
+    let entry = |main, sub, version: i64, leased| Entry {
+        revision: Revision { main, sub },
+        created: if version == 0 { 0 } else { main },
+        version,
+        leased,
+    };
+    let mut all: Vec<Entry> = Vec::new();
+    for (sub, version) in subs.into_iter().flat_map(|sub| versions.map(|version| (sub, version))) {
+        for leased in [false, true] {
+            all.push(entry(all.len() as i64 + 2, sub, version, leased && version > 0));
+        }
+    }
+    let mut index = KeyIndex::new(all[0]);
+    for (number, pushed) in all.iter().enumerate().skip(1) {
+        index.push(*pushed);
+        assert_eq!(index.entries(), all[..=number]);
+        assert_eq!((index.revisions(), index.newest_main()), (number + 1, pushed.revision.main));
+        assert_eq!(index.is_live(), pushed.version > 0);
+        assert!(all[..=number].iter().all(|entry| index.contains(entry.revision)));
+        let seen: Vec<_> = all[..=number].iter().map(|entry| index.at(entry.revision.main)).collect();
+        let expected: Vec<_> = all[..=number].iter().map(|entry| Some(*entry).filter(|e| e.version > 0)).collect();
+        assert_eq!(seen, expected);
+        // Behind the newest one only that is left; at it, too.
+        for revision in [pushed.revision.main, pushed.revision.main + 1] {
+            let mut compacted = index.clone();
+            let is_kept = compacted.compact(revision, &mut Garbage::default());
+            assert_eq!(is_kept, pushed.version > 0 || revision == pushed.revision.main);
+            assert_eq!(compacted.entries(), [*pushed]);
+            assert_eq!(compacted, KeyIndex::new(*pushed));
+        }
+    }
 }
 
 #[test]
@@ -195,6 +232,17 @@ mod against_a_model {
         }
     }
 
+    impl Model {
+        /// The index of all this, made of two parts that meet at a key.
+        fn build(&self, middle: &[u8]) -> Index {
+            let part = |is_right: bool| {
+                let keys = self.history.iter().filter(move |(key, _)| (key.as_slice() >= middle) == is_right);
+                Part::from_sorted(keys.flat_map(|(key, entries)| entries.iter().map(|e| (key.as_slice(), *e))))
+            };
+            Index::of_parts(vec![part(false), part(true)])
+        }
+    }
+
     /// Keys that come in runs, as those of files and jobs do, and at random.
     fn key(seed: u32) -> Vec<u8> {
         match seed % 4 {
@@ -218,6 +266,7 @@ mod against_a_model {
             compactions in prop::collection::vec(0.0f64..1.0, 0..3),
             ranges in prop::collection::vec((any::<u32>(), any::<u32>(), 0.0f64..1.0), 8),
             keys_max in 1usize..300,
+            parted_at in any::<u32>(),
         ) {
             let (mut index, mut model) = (Index::default(), Model::default());
             let mut main = 1;
@@ -233,8 +282,7 @@ mod against_a_model {
                 model.history.entry(key).or_default().push(entry);
             }
             check_sums(&index.root);
-            let flat = model.history.iter().flat_map(|(key, entries)| entries.iter().map(|e| (key.as_slice(), *e)));
-            let built = Index::from_sorted(flat);
+            let built = model.build(&key(parted_at));
             check_sums(&built.root);
             let mut compacted = 0;
             compare(&index, &model, &ranges, compacted, main, keys_max);

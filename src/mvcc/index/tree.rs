@@ -333,8 +333,8 @@ pub(super) fn compact(root: &mut Node, after: Option<&[u8]>, compaction: &mut Co
     }
 }
 
-/// Builds a tree of full nodes. The keys come in order, each once.
-pub(super) fn build<'k>(keys: impl Iterator<Item = (&'k [u8], KeyIndex)>) -> Node {
+/// Makes full leaves. The keys come in order, each once.
+pub(super) fn leaves<'k>(keys: impl Iterator<Item = (&'k [u8], KeyIndex)>) -> Level {
     let (mut level, mut leaf) = (Level::default(), Leaf::default());
     for (key, value) in keys {
         let is_full = leaf.values.len() == NODE_ITEMS_MAX || leaf.keys.bytes() + key.len() > NODE_KEYS_BYTES_MAX;
@@ -351,6 +351,16 @@ pub(super) fn build<'k>(keys: impl Iterator<Item = (&'k [u8], KeyIndex)>) -> Nod
     if !leaf.values.is_empty() {
         level.push(Node::Leaf(leaf));
     }
+    level
+}
+
+/// Builds a tree of full branches over leaves that come in order.
+pub(super) fn build(leaves: impl Iterator<Item = Level>) -> Node {
+    let mut level = Level::default();
+    for mut more in leaves {
+        level.bounds.append(&mut more.bounds);
+        level.nodes.append(&mut more.nodes);
+    }
     while level.nodes.len() > 1 {
         level = level.above();
     }
@@ -358,8 +368,8 @@ pub(super) fn build<'k>(keys: impl Iterator<Item = (&'k [u8], KeyIndex)>) -> Nod
 }
 
 /// Finished nodes of one height, each with its first key.
-#[derive(Default)]
-struct Level {
+#[derive(Debug, Default)]
+pub(super) struct Level {
     bounds: Vec<Box<[u8]>>,
     nodes: Vec<Child>,
 }

@@ -67,6 +67,36 @@ fn a_sync_without_room_stops_the_store_at_once() {
 }
 
 #[test]
+fn of_several_damaged_records_the_first_is_named_whichever_thread_finds_it() {
+    const RECORDS: i64 = 4_000;
+    for damaged in [[100, 3_900], [3_000, 3_001], [2_000, 2_100]] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db");
+        let db = bolt::Db::open(Arc::new(RealDisk), &path, &bolt::Options { map_bytes_max: MAP_BYTES_MAX }).unwrap();
+        let mut tx = db.write().unwrap();
+        tx.create_bucket_if_missing(buckets::KEY).unwrap();
+        for main in 2..RECORDS {
+            let kv = mvccpb::KeyValue {
+                key: Bytes::from(format!("key{main}")),
+                create_revision: main,
+                mod_revision: main,
+                version: 1,
+                value: Bytes::from(vec![b'v'; 200]),
+                lease: 0,
+            };
+            let mut encoded = prost::Message::encode_to_vec(&kv);
+            if damaged.contains(&main) {
+                encoded.pop();
+            }
+            tx.put(buckets::KEY, &Revision { main, sub: 0 }.encode(), &encoded).unwrap();
+        }
+        tx.commit().unwrap();
+        let error = Store::open(db, options(), &Metrics::new()).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("damaged record at revision {}.0: ", damaged[0])), "{error}");
+    }
+}
+
+#[test]
 fn a_damaged_record_is_named_on_opening() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");

@@ -92,3 +92,30 @@ fn a_scan_split_over_threads_restores_the_same_index() {
     let leased = expected.iter().filter(|(_, (_, lease))| *lease != 0).map(|(key, (_, lease))| (*lease, key.clone()));
     assert!(restored.lease_attachments.into_iter().eq(leased));
 }
+
+#[test]
+fn a_scan_is_split_inside_of_large_transactions_too() {
+    let (_dir, path, store) = fresh();
+    for round in 0..3 {
+        let mut txn = store.write();
+        for number in 0..KEYS {
+            // In no order; values as long as to make many pages.
+            txn.put(key(number * 7_919 % KEYS), Bytes::from(vec![b'v'; 60]), round, false).unwrap();
+        }
+        txn.end();
+    }
+    let whole = text(&store, 4).unwrap();
+    store.end_entry(at(1));
+    store.close().unwrap();
+    drop(store);
+    let (store, restored) = open(&path);
+    assert_eq!(store.revision(), 4);
+    assert!(text(&store, 4).unwrap() == whole);
+    for (revision, version) in [(2, 1), (3, 2), (4, 3)] {
+        let (pairs, ..) = read(&store, &RangeQuery { revision, ..RangeQuery::all(everything()) }, 1_000).unwrap();
+        assert_eq!(pairs.len() as i64, KEYS);
+        assert!(pairs.iter().all(|kv| (kv.version, kv.create_revision, kv.mod_revision) == (version, 2, revision)));
+    }
+    // Each key once, with the lease it had last.
+    assert!(restored.lease_attachments.into_iter().eq((0..KEYS).map(|number| (2, key(number)))));
+}

@@ -224,6 +224,36 @@ fn a_gap_left_by_an_interrupted_removal_is_no_damage() {
 }
 
 #[test]
+fn what_was_released_before_the_last_segment_is_not_read() {
+    let temp = TempDir::new().unwrap();
+    let keep = Options { released_segments_kept: 100, ..SMALL };
+    let (wal, _) = open_on(Arc::new(RealDisk), temp.path(), 1, keep).unwrap();
+    fill(&wal, 1..=14);
+    append(&wal, vec![Record::Released { index: 12, term: 1 }]).unwrap();
+    fill(&wal, 15..=18);
+    wal.close().unwrap();
+    let names = segments(temp.path());
+    let garble = |name: &SegmentName| {
+        let path = name.path(temp.path());
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[2000] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+    };
+    let is_needed = |name: &&SegmentName| name.first_index > 12;
+    let first_needed = names.iter().position(|name| is_needed(&name)).unwrap() - 1;
+    // One that holds only what is released, and would be read by the index asked for.
+    assert!(names[..first_needed].iter().any(|name| name.first_index > 1), "{names:?}");
+    names[..first_needed].iter().for_each(garble);
+    let (wal, recovered) = open(temp.path(), 1);
+    assert_eq!((indexes(&recovered), recovered.released), ((13..=18).collect(), Some((12, 1))));
+    wal.close().unwrap();
+    // What is needed is looked at as before.
+    garble(segments(temp.path()).first().unwrap());
+    let error = open_on(Arc::new(RealDisk), temp.path(), 1, SMALL).unwrap_err();
+    assert!(matches!(error, WalError::Damaged { .. }), "{error}");
+}
+
+#[test]
 fn a_segment_may_begin_at_a_lower_index_than_the_one_before() {
     let temp = TempDir::new().unwrap();
     let options = Options { released_segments_kept: 1, ..SMALL };
