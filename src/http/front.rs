@@ -2,14 +2,7 @@
 //!
 //! One match on the path and no layers: what is done for each request is written here.
 
-use std::{
-    future::Future,
-    io,
-    net::SocketAddr,
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hyper::{
@@ -293,7 +286,7 @@ fn redirect(front: &Front, arrival: &Arrival, location: &str) -> Reply {
 }
 
 async fn api_call(connection: &Arc<Connection>, method: Method, mut call: Call, request: Request<Incoming>) -> Reply {
-    let began = Instant::now();
+    let began = call.began();
     let front = connection.front();
     let Wishes { timeout, requires_leader } = match wishes(front, request.headers()) {
         Ok(wishes) => wishes,

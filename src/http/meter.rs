@@ -5,7 +5,7 @@
 
 use std::{
     sync::{Arc, OnceLock},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use hyper::{Method as HttpMethod, StatusCode};
@@ -100,7 +100,7 @@ impl Meter {
     /// Counts a whole answer that is no RPC's, and the time it took.
     pub(super) fn answered(&self, arrival: &Arrival, status: StatusCode) {
         self.count(arrival, status);
-        self.took(arrival, status);
+        self.took(arrival, status, arrival.at.elapsed());
     }
 
     fn count(&self, arrival: &Arrival, status: StatusCode) {
@@ -112,11 +112,10 @@ impl Meter {
         }
     }
 
-    fn took(&self, arrival: &Arrival, status: StatusCode) {
+    fn took(&self, arrival: &Arrival, status: StatusCode, took: Duration) {
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
-        let (method, took) = (METHODS[arrival.method], arrival.at.elapsed().as_secs_f64());
-        let resolve = || self.durations.with_label_values(&[self.route, method, CLASSES[class]]);
-        self.by_class[arrival.method][class].get_or_init(resolve).observe(took);
+        let resolve = || self.durations.with_label_values(&[self.route, METHODS[arrival.method], CLASSES[class]]);
+        self.by_class[arrival.method][class].get_or_init(resolve).observe(took.as_secs_f64());
     }
 
     /// Counts a call's beginning; the value returned counts its end.
@@ -124,7 +123,7 @@ impl Meter {
         if let Some(rpc) = &self.rpc {
             rpc.started.inc();
         }
-        Call { meter: Arc::clone(self), arrival, status: StatusCode::OK, code: Code::Canceled }
+        Call { meter: Arc::clone(self), arrival, status: StatusCode::OK, code: Code::Canceled, took: None }
     }
 }
 
@@ -135,9 +134,16 @@ pub(super) struct Call {
     arrival: Arrival,
     status: StatusCode,
     code: Code,
+    /// How long it took, once that is noted.
+    took: Option<Duration>,
 }
 
 impl Call {
+    /// When the request came.
+    pub(super) fn began(&self) -> Instant {
+        self.arrival.at
+    }
+
     /// The path metrics name.
     pub(super) fn route(&self) -> &'static str {
         self.meter.route
@@ -156,11 +162,13 @@ impl Call {
 
     /// Notes how long the call took until all of its answer was handed to the connection. Not for streams: how long they
     /// live says nothing.
-    pub(super) fn took(&self) {
-        self.meter.took(&self.arrival, self.status);
+    pub(super) fn took(&mut self) {
+        let took = self.arrival.at.elapsed();
+        self.took = Some(took);
+        self.meter.took(&self.arrival, self.status, took);
         if let Some(rpc) = &self.meter.rpc {
             let histogram = if self.code == Code::Ok { &rpc.succeeded } else { &rpc.failed };
-            histogram.observe(self.arrival.at.elapsed().as_secs_f64());
+            histogram.observe(took.as_secs_f64());
         }
     }
 }
@@ -177,7 +185,8 @@ impl Drop for Call {
         if let Some(handling) = &rpc.handling {
             // Streams too, as with etcd: its rules look at unary calls only.
             let handled_in = rpc.handled_in.get_or_init(|| handling.with_label_values(&rpc.labels));
-            handled_in.observe(self.arrival.at.elapsed().as_secs_f64());
+            let took = self.took.unwrap_or_else(|| self.arrival.at.elapsed());
+            handled_in.observe(took.as_secs_f64());
         }
     }
 }

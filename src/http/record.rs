@@ -134,7 +134,8 @@ impl Record<'_> {
 
     /// The call has made a write, which went like this.
     pub(super) fn wrote(&mut self, stages: StageTimes) {
-        if !self.observer.slow.is_zero() && self.began.elapsed() > self.observer.slow {
+        let executed = self.executed.unwrap_or_else(Instant::now);
+        if !self.observer.slow.is_zero() && executed.saturating_duration_since(self.began) > self.observer.slow {
             self.write = Some(Box::new(stages));
         }
     }
