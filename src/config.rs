@@ -175,7 +175,7 @@ pub struct Config {
     pub snapshot_catchup_entries: u64,
     /// Released log segments kept.
     pub wals_max: usize,
-    /// Size of a log segment, in bytes.
+    /// Size of a log segment, in bytes; the first ones of a log are smaller.
     pub wal_segment_bytes: u64,
     /// Time between heartbeats of the leader.
     pub heartbeat_interval: Duration,

@@ -28,8 +28,9 @@
 //! whole batch → committed → `apply`: auth, quota, mvcc give it the next revision, append it to the ring (changes newer
 //! than the file, in memory), update the key index, hand the change set to `watch`, and answer the waiting request. A
 //! backend thread takes the ring's tail into the tree every 100 ms or 10,000 operations, with the consistent index in the
-//! same commit. The apply loop waits for no disk; a request waits for exactly one sync. [`metrics`] times eight stages on
-//! this way, and `service` tells from them where a write is stuck.
+//! same commit. A request waits for exactly one sync. A member alone writes a small entry on the thread that applies, when
+//! there is nothing left to apply; otherwise the apply loop waits for no disk. [`metrics`] times eight stages on this way,
+//! and `service` tells from them where a write is stuck.
 //!
 //! # The way of a read
 //!

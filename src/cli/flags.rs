@@ -99,7 +99,7 @@ pub(super) struct ServeFlags {
     #[arg(long, env = "REVGATE_MAX_WALS", value_name = "SEGMENTS", default_value_t = 5)]
     pub(super) max_wals: usize,
 
-    /// Size of a log segment, in bytes.
+    /// Size of a log segment, in bytes; the first ones of a log are smaller.
     #[arg(long, env = "REVGATE_WAL_SEGMENT_BYTES", value_name = "BYTES", default_value_t = 64_000_000)]
     pub(super) wal_segment_bytes: u64,
 

@@ -11,7 +11,10 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{RaftHandle, proposer::wait_for_change};
+use super::{
+    RaftHandle,
+    proposer::{ANSWER_GRACE, wait_for_change},
+};
 use crate::{error::ApiError, metrics::Metrics};
 
 /// Readers that may wait for a barrier.
@@ -26,6 +29,7 @@ type Reader = oneshot::Sender<Result<(), ApiError>>;
 #[derive(Clone, Debug)]
 pub(super) struct BarrierQueue {
     sender: mpsc::Sender<Reader>,
+    request_timeout: Duration,
 }
 
 /// Serves the readers of a queue.
@@ -38,7 +42,7 @@ pub(super) struct Barriers {
 /// The two ends of a queue.
 pub(super) fn barrier_queue(request_timeout: Duration, metrics: &Metrics) -> (BarrierQueue, Barriers) {
     let (sender, queue) = mpsc::channel(QUEUE_READERS_MAX);
-    (BarrierQueue { sender }, Barriers { queue, request_timeout, metrics: metrics.clone() })
+    (BarrierQueue { sender, request_timeout }, Barriers { queue, request_timeout, metrics: metrics.clone() })
 }
 
 impl BarrierQueue {
@@ -49,7 +53,10 @@ impl BarrierQueue {
             mpsc::error::TrySendError::Full(_) => ApiError::TooManyRequests,
             mpsc::error::TrySendError::Closed(_) => ApiError::Stopped,
         })?;
-        passed.await.unwrap_or(Err(ApiError::Stopped))
+        // A barrier begins after the one that is in flight, which may take as long.
+        let deadline = Instant::now() + self.request_timeout * 2 + ANSWER_GRACE;
+        let passed = timeout_at(deadline, passed).await;
+        passed.map_or(Err(ApiError::Timeout), |passed| passed.unwrap_or(Err(ApiError::Stopped)))
     }
 }
 

@@ -35,8 +35,9 @@ use crate::{
 
 /// Bytes of entries one read for a follower returns at most, unless the first alone is larger.
 const READ_BYTES_MAX: usize = 1024 * 1024;
-/// Entries up to this size are written by the thread that appends them, if nobody else's acknowledgement is needed: it
-/// has nothing else to do meanwhile. While larger ones are written, the next are packed and the last are applied.
+/// Entries up to this size are written by the thread that appends them, if nobody else's acknowledgement is needed and
+/// all before them are applied: it has nothing else to do meanwhile. While others are written, the next are packed and
+/// the last are applied.
 const APPEND_HERE_BYTES_MAX: usize = 64 * 1024;
 
 /// The log's storage. Cheap to clone; all clones are the same log.
@@ -361,9 +362,11 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     {
         let mut records = Vec::new();
         let mut batches = Vec::new();
+        let mut first_index = None;
         {
             let mut tail = self.shared.tail.lock();
             for entry in entries {
+                first_index.get_or_insert(position_of(&entry.log_id).index);
                 if let Payload::Membership(membership) = &entry.payload {
                     self.shared.standing.membership_appended(position_of(&entry.log_id).index, membership);
                 }
@@ -388,7 +391,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             callback.io_completed(result.map(drop).map_err(io::Error::other));
         });
         let bytes: usize = records.iter().map(data_bytes).sum();
-        if bytes <= APPEND_HERE_BYTES_MAX && self.shared.standing.is_ready() {
+        let standing = &self.shared.standing;
+        if bytes <= APPEND_HERE_BYTES_MAX && standing.is_ready() && first_index == Some(standing.applied() + 1) {
             self.write_here(records, done)
         } else {
             self.write(records, done)

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Bytes of entries the log may hold unwritten. Far above what two entries in flight can take, so that appending, which
-/// happens in the library's core, does not block.
+/// happens in the library's core, does not wait for room here.
 const WAL_QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Longest time a peer may take to install a snapshot, in milliseconds.
 const SNAPSHOT_TIMEOUT_MS: u64 = 10 * 60 * 1000;

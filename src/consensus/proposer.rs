@@ -36,6 +36,8 @@ const ENTRIES_IN_FLIGHT_MAX: usize = 2;
 const QUEUE_REQUESTS_MAX: usize = 65_536;
 /// Bytes of requests that may wait to be packed.
 const QUEUE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// How much later than its deadline a request ends that nobody has answered by then.
+pub(super) const ANSWER_GRACE: Duration = Duration::from_millis(20);
 /// Longest time between two tries to propose while there is no leader that takes it.
 const RETRY_INTERVAL_MAX: Duration = Duration::from_millis(10);
 
@@ -105,8 +107,8 @@ impl ProposalQueue {
         };
         self.metrics.proposals_pending.inc();
         let _pending = Pending(&self.metrics);
-        // Here too: the proposer's thread may be waiting for the disk.
-        match timeout_at(deadline, outcome).await {
+        // Here too: the proposer's thread may be waiting for the disk. If it is not, it knows better what to say.
+        match timeout_at(deadline + ANSWER_GRACE, outcome).await {
             // Dropped unanswered: the member stopped with the request's outcome unknown.
             Ok(answer) => answer.unwrap_or((Err(ApiError::Stopped), None)),
             Err(_) => {

@@ -50,13 +50,14 @@ mod workers;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::{accept::Listener, front::Front, record::Observer, workers::Workers};
+use self::{accept::Listener, front::Front, record::Observer};
 pub use self::{
     client_tls::ClientTls,
     tls::{Tls, TlsError},
     trace::{Tracing, TracingError},
+    workers::Workers,
 };
 use crate::{
     config::{RequestLog, Transport},
@@ -112,8 +113,9 @@ pub struct HttpServer {
     metrics_addresses: Vec<SocketAddr>,
     front: Arc<Front>,
     accepting: CancellationToken,
-    /// Held: connections live as long as these threads.
-    _workers: Workers,
+    /// Dropped without a drain, nobody is let in any more either.
+    _closes: DropGuard,
+    workers: Workers,
 }
 
 impl HttpServer {
@@ -160,7 +162,8 @@ impl HttpServer {
             let (connections, accepting) = (Arc::clone(connections), accepting.clone());
             front.tasks.spawn(accept::accept(listener, Arc::clone(&front), connections, workers.places(), accepting));
         }
-        Ok(HttpServer { addresses, metrics_addresses, front, accepting, _workers: workers })
+        let closes = accepting.clone().drop_guard();
+        Ok(HttpServer { addresses, metrics_addresses, front, accepting, _closes: closes, workers })
     }
 
     /// Where it listens for clients (port 0 resolved).
@@ -175,7 +178,9 @@ impl HttpServer {
 
     /// Stops accepting, lets requests in flight finish, and ends streams cleanly (close frames, last chunk): watches once they
     /// have delivered everything that was acknowledged. What is still there after `within` is cut off.
-    pub async fn drain(self, within: Duration) {
+    ///
+    /// Returns the threads: what clients began may still have to be undone on them, and ends when they are dropped.
+    pub async fn drain(self, within: Duration) -> Workers {
         self.accepting.cancel();
         self.front.going_down.cancel();
         self.front.calls.close();
@@ -191,5 +196,6 @@ impl HttpServer {
             self.front.tasks.wait().await;
         }
         self.front.observer.stop().await;
+        self.workers
     }
 }

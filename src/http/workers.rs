@@ -18,10 +18,12 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Most threads for what may block, for all connections together.
 const BLOCKING_THREADS_MAX: usize = 512;
+/// The same of one thread, if there are many.
+const BLOCKING_THREADS_EACH_MIN: usize = 32;
 
-/// The threads. Dropping this cuts off what they still serve.
+/// The threads. Dropping this cuts off what still runs on them.
 #[derive(Debug)]
-pub(super) struct Workers {
+pub struct Workers {
     runtimes: Vec<Runtime>,
     places: Places,
 }
@@ -54,26 +56,28 @@ impl Workers {
     /// Starts one thread for each processor that this process may use.
     ///
     /// # Errors
-    /// The system gives no thread, or nothing to wait for sockets with.
+    /// The system gives nothing to wait for sockets with.
     pub(super) fn start() -> io::Result<Workers> {
         Workers::with_threads(thread::available_parallelism().map_or(1, NonZero::get))
     }
 
     fn with_threads(threads: usize) -> io::Result<Workers> {
-        let start = |_| {
+        // Of a start that fails in the middle, those that are there end as all do.
+        let mut workers = Workers { runtimes: Vec::with_capacity(threads), places: Places { workers: Arc::new([]) } };
+        for _ in 0..threads {
             // One worker each: it alone waits, and whoever wakes one of its tasks while it runs need not wake it.
-            Builder::new_multi_thread()
+            let runtime = Builder::new_multi_thread()
                 .enable_all()
                 .worker_threads(1)
-                .max_blocking_threads((BLOCKING_THREADS_MAX / threads).max(1))
+                .max_blocking_threads((BLOCKING_THREADS_MAX / threads).max(BLOCKING_THREADS_EACH_MIN))
                 .thread_name("revgate-worker")
-                .build()
-        };
-        let runtimes = (0..threads).map(start).collect::<io::Result<Vec<_>>>()?;
+                .build()?;
+            workers.runtimes.push(runtime);
+        }
         let worker =
             |runtime: &Runtime| Worker { handle: runtime.handle().clone(), connections: Arc::new(AtomicUsize::new(0)) };
-        let places = Places { workers: runtimes.iter().map(worker).collect() };
-        Ok(Workers { runtimes, places })
+        workers.places = Places { workers: workers.runtimes.iter().map(worker).collect() };
+        Ok(workers)
     }
 
     pub(super) fn places(&self) -> Places {

@@ -1,6 +1,6 @@
 //! The stages of a write, and when one write passed them.
 //!
-//! One after the other they are the whole time a client waits for a unary write: waiting until the log's thread takes it,
+//! One after the other they are the whole time a client waits for a unary write: waiting until the log takes it,
 //! one write and one sync of the log, agreement, waiting for the apply loop, being applied, being handed to the watches,
 //! and being answered.
 

@@ -46,7 +46,7 @@ impl Timed {
         self.inner.window.lock().add(self.inner.time.now(), took);
     }
 
-    /// It begins. It is one thread's, and goes on once at a time.
+    /// It begins. It goes on once at a time.
     pub fn begin(&self) -> Running<'_> {
         let began = self.inner.time.now();
         let nanos = u64::try_from(began.as_nanos()).unwrap_or(u64::MAX - 1);

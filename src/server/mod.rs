@@ -156,8 +156,10 @@ impl Server {
 
     /// Stops serving, waits for the clients a while, and closes everything in order.
     pub async fn stop(self) -> Result<(), ServerError> {
-        self.http.drain(self.drain_timeout).await;
+        let threads = self.http.drain(self.drain_timeout).await;
+        // Those who waited for others take back on these threads what they have written.
         self.tasks.stop().await;
+        drop(threads);
         self.consensus.shutdown().await?;
         self.state.hub.close();
         let store = self.state.store.clone();

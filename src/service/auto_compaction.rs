@@ -5,7 +5,10 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, MissedTickBehavior, interval},
+};
 
 use crate::{
     config::AutoCompaction,
@@ -37,7 +40,10 @@ pub(super) async fn run(core: Core, mode: AutoCompaction) {
     loop {
         ticks.tick().await;
         let now = start.elapsed();
-        let due = schedule.sample(now, core.state.store.revision());
+        // Not on this thread: an apply may hold the lock, and other tasks wait for this thread.
+        let store = core.state.store.clone();
+        let Ok(current) = spawn_blocking(move || store.revision()).await else { return };
+        let due = schedule.sample(now, current);
         let Some(revision) = due.filter(|_| core.consensus.status().is_leader) else { continue };
         match core.propose_own(Request::Compaction(CompactionRequest { revision, physical: false })).await {
             // Compacted further by somebody else: as good.

@@ -209,8 +209,9 @@ impl Keeper {
 
     /// Up to where zeros are due.
     fn due_at(&self, offset: u64) -> u64 {
-        let growth = (self.next_bytes / self.current_bytes.max(1)).max(1);
-        let due = offset.saturating_mul(ZEROS_PER_LOG_BYTE * growth);
+        let (next, current) = (u128::from(self.next_bytes), u128::from(self.current_bytes.max(1)));
+        let due = u128::from(offset) * u128::from(ZEROS_PER_LOG_BYTE) * next / current;
+        let due = u64::try_from(due).unwrap_or(u64::MAX);
         if due < self.next_bytes { due - due % ZEROS_STEP_BYTES } else { self.next_bytes }
     }
 
@@ -292,6 +293,10 @@ impl Work {
                 None => {}
             }
             let has_room = (!is_wanted || self.prepare()) && self.write_zeros();
+            // Not before its zeros are there: what can be reserved may be worth nothing.
+            if has_room && is_wanted {
+                self.room.found_enough();
+            }
             is_short = !has_room;
         }
     }
@@ -303,7 +308,6 @@ impl Work {
             Ok(file) => {
                 self.number = 1 - self.number;
                 self.slot.put(Next::Ready(Prepared { path, file, bytes: self.next_bytes, zeros_end: 0 }));
-                self.room.found_enough();
             }
             Err(error) if error.is_no_room() => {
                 self.find_short(&path, &error);
@@ -464,7 +468,9 @@ mod tests {
         disk.release();
         disk.wait_for_calls(Call::SyncData, 2 + 4);
         let prepared = keeper.take().unwrap().unwrap();
-        assert_eq!(room.shortage(), None);
+        while room.shortage().is_some() {
+            std::thread::yield_now();
+        }
         assert_eq!((prepared.zeros_end, prepared.path.file_name().unwrap()), (SEGMENT_BYTES, "0.tmp".as_ref()));
         keeper.stop().unwrap();
     }

@@ -6,8 +6,9 @@
 //! It must never know what entries mean, who proposed them, or which were committed.
 //!
 //! Zeros are written where records will go, before a segment is used, so that a sync writes records and nothing of what
-//! the file system keeps about them. So the disk is given each byte of the log twice. What a new log writes beyond the
-//! beginning of its first segment, and where a torn tail was cut off, is only reserved: as safe, and slower.
+//! the file system keeps about them. So the disk is given each byte of the log twice. A new log begins with a small
+//! segment, and each next one is larger, up to the size asked for. What is handed over before its zeros are written, what
+//! grows beyond a segment's size and what a torn tail is cut off from is only reserved: as safe, and slower.
 //!
 //! `record`: bytes of a record. `segment`: files. `reader` and `tail`: reading back. `queue`, `writer` and
 //! `keeper`: the thread that writes what is queued (an idle log is also written by who appends), and the one that
@@ -295,7 +296,7 @@ impl Wal {
         let keeper =
             Keeper::start(disk.clone(), dir, (segment.bytes, options.segment_bytes), queue.clone(), room.clone())?;
         let encoder = Encoder::new(crc);
-        let writer = Arc::new(Mutex::new(Writer {
+        let mut writer = Writer {
             disk,
             dir: dir.to_owned(),
             options,
@@ -308,7 +309,9 @@ impl Wal {
             encoder,
             head,
             buffer: Vec::new(),
-        }));
+        };
+        writer.note(Writer::remove_released);
+        let writer = Arc::new(Mutex::new(writer));
         let work = {
             let (writer, queue) = (Arc::clone(&writer), Arc::clone(&queue));
             move || writer::run(&writer, &queue)
@@ -335,12 +338,16 @@ impl Wal {
     /// wake each other then. Has been called back when it returns, or is queued.
     pub fn append_here(&self, records: Vec<Record>, done: Done) {
         let batch = Batch { records, done };
-        let left = match self.writer.try_lock() {
-            Some(mut writer) => writer.write_here(batch).err(),
-            None => Some(batch),
+        let written = match self.writer.try_lock() {
+            Some(mut writer) => writer.write_here(batch),
+            None => Err(batch),
         };
-        if let Some(batch) = left {
-            self.queue.push(batch);
+        // Not under the lock: the queue may be full, and the thread needs the lock to empty it.
+        match written {
+            Ok(false) => {}
+            // The thread tidies up behind whatever it is given.
+            Ok(true) => self.queue.push(Batch { records: Vec::new(), done: Box::new(drop) }),
+            Err(batch) => self.queue.push(batch),
         }
     }
 
@@ -398,8 +405,8 @@ fn resume(
     // The earlier run may have ended because a sync failed; then the kernel shows these bytes but does not owe them to
     // the disk any more. Written again, they are part of the sync below.
     file.write_all_at(&last.bytes[..last.valid_bytes], 0).map_err(io_error(&path, "writing"))?;
-    // It keeps the size it has been given, unless that is lost.
-    let bytes = if last.torn { segment_bytes } else { length.max(segment::first_bytes(segment_bytes)) };
+    // It keeps the size it was given.
+    let bytes = (last.bytes.len() as u64).max(segment::first_bytes(segment_bytes));
     let reserved = match segment::reserve(file.as_ref(), &path, length, bytes) {
         // Enough to start with, and to be told: the first record that does not fit waits for room.
         Err(error) if error.is_no_room() => length,

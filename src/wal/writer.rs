@@ -72,7 +72,6 @@ impl Drop for AbandonAtEnd {
 pub(super) fn run(writer: &Mutex<Writer>, queue: &Arc<Queue>) -> Result<(), WalError> {
     let _abandon = AbandonAtEnd(Arc::clone(queue));
     let mut batches: Vec<Batch> = Vec::new();
-    writer.lock().note(Writer::remove_released);
     while queue.wait_filled() {
         // Taken under the lock: whoever writes in this thread's place finds all that comes before written, or queued.
         let mut writer = writer.lock();
@@ -88,17 +87,13 @@ pub(super) fn run(writer: &Mutex<Writer>, queue: &Arc<Queue>) -> Result<(), WalE
 
 impl Writer {
     /// Writes a batch on the caller's thread. It comes back if somebody else writes, if others wait, or if there may be
-    /// no room for it: then it is the log's thread that waits.
-    pub(super) fn write_here(&mut self, batch: Batch) -> Result<(), Batch> {
+    /// no room for it: then it is the log's thread that waits. Otherwise, whether the thread has something to do now.
+    pub(super) fn write_here(&mut self, batch: Batch) -> Result<bool, Batch> {
         let end = self.segment.offset.saturating_add(batch.written_bytes_max());
         if end > self.segment.reserved || !self.queue.is_idle() {
             return Err(batch);
         }
-        if self.write_and_answer(&mut vec![batch]).is_ok() && self.is_untidy() {
-            // The thread tidies up behind whatever it is given.
-            self.queue.push(Batch { records: Vec::new(), done: Box::new(drop) });
-        }
-        Ok(())
+        Ok(self.write_and_answer(&mut vec![batch]).is_ok() && self.is_untidy())
     }
 
     /// Makes the batches durable and tells those who brought them.
@@ -116,7 +111,7 @@ impl Writer {
     }
 
     /// Does something nobody waits for; its failure meets those who come next.
-    fn note(&mut self, work: impl FnOnce(&mut Self) -> Result<(), WalError>) {
+    pub(super) fn note(&mut self, work: impl FnOnce(&mut Self) -> Result<(), WalError>) {
         if let Err(error) = work(self) {
             self.queue.fail(error);
         }
@@ -237,7 +232,7 @@ impl Writer {
     }
 
     /// Has them removed.
-    fn remove_released(&mut self) -> Result<(), WalError> {
+    pub(super) fn remove_released(&mut self) -> Result<(), WalError> {
         let removed = self.removable();
         if removed > 0 {
             self.keeper.remove(self.segments.drain(..removed).collect())?;

@@ -14,7 +14,7 @@ use crate::{
     clock::SystemClock,
     config::{AUTH_TOKEN_TTL_DEFAULT, AuthTokens, AutoCompaction, Config, Transport},
     consensus::{Consensus, ConsensusOptions},
-    disk::RealDisk,
+    disk::{RealDisk, sim::SimDisk},
     http::{HttpListener, HttpOptions, HttpServer, Serves, Tls, Tracing},
     lease::Lessor,
     members::{Member as Peer, Members},
@@ -49,7 +49,24 @@ pub(super) struct Member {
     state: State,
     tasks: Tasks,
     pub(super) consensus: Consensus,
+    /// The log's.
+    pub(super) log_disk: SimDisk,
     _dir: tempfile::TempDir,
+}
+
+/// What is left of a member that serves nobody any more.
+pub(super) struct Rest {
+    consensus: Consensus,
+    state: State,
+    _dir: tempfile::TempDir,
+}
+
+impl Rest {
+    pub(super) async fn end(self) {
+        self.consensus.shutdown().await.unwrap();
+        self.state.hub.close();
+        tokio::task::spawn_blocking(move || self.state.store.close()).await.unwrap().unwrap();
+    }
 }
 
 fn config(dir: &std::path::Path) -> Config {
@@ -137,8 +154,10 @@ impl Member {
             store,
         };
         let applier = Applier::new(state.clone(), &config, &metrics);
+        let log_disk = SimDisk::default();
+        let log = Arc::new(log_disk.clone());
         let consensus =
-            Consensus::start(consensus_options(&config), disk, state.store.clone(), applier, &metrics).await.unwrap();
+            Consensus::start(consensus_options(&config), log, state.store.clone(), applier, &metrics).await.unwrap();
         let services = Services::new(&config, state.clone(), consensus.clone(), &metrics);
         let tasks = Tasks::start(&config, &services, &metrics);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -154,16 +173,24 @@ impl Member {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let metrics_listener = HttpListener { socket, is_tls: false, serves: Serves::Metrics };
         let server = HttpServer::start(vec![listener, metrics_listener], options, services, metrics.clone()).unwrap();
-        Member { address: server.addresses()[0], server, metrics, state, tasks, consensus, _dir: dir }
+        Member { address: server.addresses()[0], server, metrics, state, tasks, consensus, log_disk, _dir: dir }
+    }
+
+    pub(super) fn store(&self) -> Store {
+        self.state.store.clone()
     }
 
     /// Drains, and takes the floors below down.
     pub(super) async fn stop(self) {
-        self.server.drain(Duration::from_secs(5)).await;
+        self.drain_and_end_tasks().await.end().await;
+    }
+
+    /// What is above the consensus, as a server takes it down.
+    pub(super) async fn drain_and_end_tasks(self) -> Rest {
+        let threads = self.server.drain(Duration::from_secs(5)).await;
         self.tasks.stop().await;
-        self.consensus.shutdown().await.unwrap();
-        self.state.hub.close();
-        tokio::task::spawn_blocking(move || self.state.store.close()).await.unwrap().unwrap();
+        drop(threads);
+        Rest { consensus: self.consensus, state: self.state, _dir: self._dir }
     }
 
     pub(super) async fn connect(&self) -> Client {
