@@ -26,7 +26,10 @@ mod watch;
 
 use std::{fs, time::Instant};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::{
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
 
 use self::{figures::Figures, options::Options, server::Target};
 
@@ -34,6 +37,9 @@ fn main() {
     let options = Options::of_command_line();
     if options.serve_ceiling {
         return ceilings::serve();
+    }
+    if let Some(count) = options.processors {
+        keep_to_processors(count);
     }
     let started = Instant::now();
     fs::create_dir_all(&options.dir).unwrap();
@@ -61,6 +67,14 @@ fn targets(options: &Options) -> Vec<Target> {
         println!("{}: {}", target.name, target.version());
     }
     targets
+}
+
+/// Has this process, and those it starts, use only so many of the processors.
+fn keep_to_processors(count: usize) {
+    let allowed = sched_getaffinity(None).unwrap();
+    let mut kept = CpuSet::new();
+    (0..CpuSet::MAX_CPU).filter(|at| allowed.is_set(*at)).take(count.max(1)).for_each(|at| kept.set(at));
+    sched_setaffinity(None, &kept).unwrap();
 }
 
 /// Each connection is a file, here and in the servers, which inherit the limit.

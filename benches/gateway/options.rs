@@ -95,6 +95,9 @@ pub(crate) struct Options {
     /// One short round on small stores: shows that everything works, and its figures mean nothing
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Processors for client and servers together (all there are)
+    #[arg(long)]
+    pub(crate) processors: Option<usize>,
     /// The etcd to measure beside revgate (what .ci/fetch-etcd prints)
     #[arg(long, value_name = "PATH", conflicts_with = "alone")]
     pub(crate) etcd: Option<PathBuf>,
@@ -219,7 +222,7 @@ impl Options {
 
     /// Whether it is the report that anybody else would measure, too.
     pub(crate) fn is_whole_report(&self) -> bool {
-        self.rows.is_empty() && !self.quick && !self.alone
+        self.rows.is_empty() && !self.quick && !self.alone && self.processors.is_none()
     }
 
     /// Where the report goes.

@@ -213,6 +213,19 @@ impl Running {
         processor_seconds(&self.child.id().to_string())
     }
 
+    /// What the threads of that name used of it; zero if there are none.
+    pub(crate) fn thread_seconds(&self, name: &str) -> f64 {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let of_name = |task: &fs::DirEntry| {
+            fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+        };
+        let seconds = |task: fs::DirEntry| {
+            let task = task.file_name().to_string_lossy().into_owned();
+            processor_seconds(&format!("{}/task/{task}", self.child.id()))
+        };
+        tasks.flatten().filter(of_name).map(seconds).sum()
+    }
+
     /// Resident memory: all of it, and what of it is not backed by files, in bytes.
     pub(crate) fn memory_bytes(&self) -> (u64, u64) {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();

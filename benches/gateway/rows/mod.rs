@@ -65,11 +65,17 @@ pub(crate) fn turns<T>(round: usize, targets: &[T]) -> impl Iterator<Item = usiz
 pub(crate) struct Processors {
     server_seconds: f64,
     client_seconds: f64,
+    /// Of the one thread through which all writes go.
+    raft_seconds: f64,
 }
 
 impl Processors {
     pub(crate) fn now(server: &Running) -> Processors {
-        Processors { server_seconds: server.processor_seconds(), client_seconds: processor_seconds("self") }
+        Processors {
+            server_seconds: server.processor_seconds(),
+            client_seconds: processor_seconds("self"),
+            raft_seconds: server.thread_seconds("revgate-raft"),
+        }
     }
 
     /// Adds what was used since, by a thousand of what was done.
@@ -77,6 +83,10 @@ impl Processors {
         let now = Processors::now(server);
         figures.add(row, CPU_PER_THOUSAND, side, (now.server_seconds - self.server_seconds) * 1000.0 / done);
         figures.add(row, "client CPU s/1,000", side, (now.client_seconds - self.client_seconds) * 1000.0 / done);
+        if side == Side::Revgate {
+            let raft_seconds = now.raft_seconds - self.raft_seconds;
+            figures.add(row, "CPU s/1,000 of the raft thread", side, raft_seconds * 1000.0 / done);
+        }
     }
 }
 
