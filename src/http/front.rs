@@ -299,12 +299,13 @@ async fn api_call(connection: &Arc<Connection>, method: Method, mut call: Call, 
     if streamed {
         let values = Values::new(body, front.limits.text_bytes_max, front.metrics.client_received_bytes.clone());
         let ends = Ends { going_down: front.going_down.clone(), timeout, open: front.line_streams.open() };
+        // In boxes: the future of a call is moved with each request, and few of them are streams.
         return match method {
             Method::Watch => {
                 let session = front.services.watch.open(caller, requires_leader, Some(connection.peer()));
-                stream::watch(session, values, Arc::clone(connection), timeout, call).await
+                Box::pin(stream::watch(session, values, Arc::clone(connection), timeout, call)).await
             }
-            _ => stream::keep_alive(front.services.lease.clone(), caller, values, ends, call).await,
+            _ => Box::pin(stream::keep_alive(front.services.lease.clone(), caller, values, ends, call)).await,
         };
     }
     if method.is_server_stream() {
@@ -313,7 +314,7 @@ async fn api_call(connection: &Arc<Connection>, method: Method, mut call: Call, 
             let text = front.read_body(body, asks_first).await?;
             server_stream::open(&front.services, method, &caller, &text).await
         };
-        return server_stream::lines(messages, ends, call).await;
+        return Box::pin(server_stream::lines(messages, ends, call)).await;
     }
     let mut record = front.observer.begin(call.route(), began);
     record.traced(&head.headers);
@@ -377,7 +378,8 @@ async fn unary_call(
         return unary::call(&front.services, &front.limits, method, caller, text, record).await;
     }
     record.waits_for_others();
-    let answer = unary::call(&front.services, &front.limits, method, caller, text, record);
+    // In a box: this future is moved with each request, and few wait.
+    let answer = Box::pin(unary::call(&front.services, &front.limits, method, caller, text, record));
     front.going_down.run_until_cancelled(answer).await.unwrap_or(Err(ApiError::Stopped))
 }
 
@@ -461,5 +463,20 @@ fn upgrade(connection: &Arc<Connection>, method: Option<Method>, mut call: Call,
             call.answered(reply::status_of(&error));
             reply::error(&error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It is moved with each request: what few calls need of it is in boxes.
+    #[test]
+    fn the_future_of_a_call_is_small() {
+        fn future_bytes<A, B, F>(_: impl Fn(A, B) -> F) -> usize {
+            size_of::<F>()
+        }
+        let bytes = future_bytes(answer);
+        assert!(bytes <= 6 * 1024, "{bytes} bytes");
     }
 }

@@ -172,7 +172,8 @@ where
 {
     let request = generic::read(body)?;
     record.parsed();
-    let answer = call(request).await?;
+    // In a box: the future of a call is moved with each request, and these are seldom made.
+    let answer = Box::pin(call(request)).await?;
     record.executed();
     let mut out = Vec::with_capacity(SMALL_ANSWER_BYTES);
     generic::write(&answer, &mut out)?;
