@@ -244,20 +244,31 @@ fn scan_parts<'tx>(values: &Values<'tx>, parts: &Parts<'tx>, progress: &Progress
     Ok(Run::sort(stored))
 }
 
+/// Reads one part. Each of its leaves begins with a name from `start` up to `end`: the branches' names were compared with
+/// each other, and a leaf begins with its name. So no leaf holds a name on both sides of `end`.
 fn scan_part<'tx>(
     values: &Values<'tx>,
     &Stretch { start, end, .. }: &Stretch<'tx>,
     stored: &mut Vec<Stored<'tx>>,
 ) -> Result<(), MvccError> {
     let mut cursor = values.cursor();
-    let mut pair = cursor.seek(start)?;
-    while let Some((name, encoded)) = pair.filter(|(name, _)| end.is_none_or(|end| *name < end)) {
+    let mut pair = cursor.seek_leaf(start)?;
+    let mut last_page = None;
+    while let Some((name, encoded)) = pair {
+        if end.is_some_and(|end| name >= end) {
+            if last_page == cursor.page() {
+                let what = format!("{name:02x?} in bucket key is not below the names of the next page");
+                return Err(MvccError::damaged(Revision::default(), what).in_page(last_page));
+            }
+            break;
+        }
         let decoded = Revision::decode(name);
         let (revision, tombstone) = decoded.ok_or_else(|| MvccError::misnamed(name).in_page(cursor.page()))?;
         if cursor.is_bucket() {
             return Err(MvccError::damaged(revision, "is a bucket").in_page(cursor.page()));
         }
         stored.push(decode(revision, tombstone, encoded).map_err(|error| error.in_page(cursor.page()))?);
+        last_page = cursor.page();
         pair = cursor.next()?;
     }
     Ok(())
