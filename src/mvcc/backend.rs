@@ -76,7 +76,7 @@ pub(super) enum Stop {
 #[derive(Default)]
 struct Batch {
     writes: Vec<BucketWrite>,
-    jobs: Vec<Job>,
+    compaction: Option<Job>,
     ops: usize,
     bytes: u64,
     /// The last entry in the batch; set once it is sealed.
@@ -90,7 +90,9 @@ impl Batch {
     /// Adds a later batch.
     fn append(&mut self, later: Batch) {
         self.writes.extend(later.writes);
-        self.jobs.extend(later.jobs);
+        if let Some(job) = later.compaction {
+            self.compact(job);
+        }
         self.ops += later.ops;
         self.bytes += later.bytes;
         if later.position.is_some() {
@@ -100,9 +102,17 @@ impl Batch {
         self.since = self.since.or(later.since);
     }
 
+    /// Adds a compaction: one is enough.
+    fn compact(&mut self, job: Job) {
+        match &mut self.compaction {
+            Some(known) => known.absorb(job),
+            None => self.compaction = Some(job),
+        }
+    }
+
     /// Whether it should be written without waiting for the interval.
     fn is_urgent(&self, ops_max: usize) -> bool {
-        self.position.is_some() && (self.ops >= ops_max || !self.jobs.is_empty())
+        self.position.is_some() && (self.ops >= ops_max || self.compaction.is_some())
     }
 }
 
@@ -141,12 +151,9 @@ impl Backend {
         let Some(mut job) = job else { return };
         if let Some(error) = pending.refusal() {
             drop(pending);
-            if let Some(done) = job.take_callback() {
-                done(Err(error));
-            }
-            return;
+            return job.take_callbacks().into_iter().for_each(|done| done(Err(error.clone())));
         }
-        pending.open.jobs.push(job);
+        pending.open.compact(job);
     }
 
     /// Ends the entry in progress.
@@ -233,6 +240,7 @@ pub(super) struct Worker {
     flushes: Vec<Callback>,
     /// Set while the disk is full: why, and when to try again.
     postponed: Option<(MvccError, Instant)>,
+    /// One that has begun, and one that has not, at most.
     compactions: VecDeque<Job>,
     step_at: Instant,
     /// For the part of compactions that can wait.
@@ -380,7 +388,9 @@ impl Worker {
         if self.compactions.is_empty() {
             self.step_at = Instant::now();
         }
-        self.compactions.extend(batch.jobs);
+        if let Some(job) = batch.compaction {
+            self.enqueue(job);
+        }
         self.note_compaction();
         self.reclaimer.look(&self.shared, &self.db, !self.compactions.is_empty());
         self.answer_flushes();
@@ -429,6 +439,14 @@ impl Worker {
         self.shared.publish_file_metrics(&self.db);
     }
 
+    /// Puts a compaction behind those there are, or into the last one: each walks through the whole file.
+    fn enqueue(&mut self, job: Job) {
+        match self.compactions.back_mut().filter(|last| !last.has_begun()) {
+            Some(last) => last.absorb(job),
+            None => self.compactions.push_back(job),
+        }
+    }
+
     /// One bounded step of the compaction that is first in line.
     fn compact(&mut self) -> Result<(), MvccError> {
         let Some(job) = self.compactions.front_mut() else { return Ok(()) };
@@ -442,9 +460,8 @@ impl Worker {
             Ok(Step::Wait) => READS_LOOK_INTERVAL,
             Ok(Step::Finished) => {
                 let position = self.shared.backend.durable();
-                if let Some(done) = self.compactions.pop_front().and_then(|mut job| job.take_callback()) {
-                    done(Ok(position));
-                }
+                let waiting = self.compactions.pop_front().map(|mut job| job.take_callbacks());
+                waiting.into_iter().flatten().for_each(|done| done(Ok(position)));
                 Duration::ZERO
             }
             Err(MvccError::Bolt(error)) if is_disk_full(&error) => {
@@ -460,7 +477,7 @@ impl Worker {
     }
 
     fn note_compaction(&self) {
-        let waiting = self.compactions.len().saturating_sub(1);
+        let waiting = self.compactions.iter().skip(1).map(Job::requests).sum();
         let progress = self.compactions.front().map(|job| job.progress(waiting));
         self.shared.upkeep.note_compaction(progress, &self.shared.metrics);
     }
@@ -524,11 +541,11 @@ impl Worker {
         self.flushes.append(&mut pending.flushes);
         self.flushes.append(&mut pending.defragments);
         self.flushes.append(&mut self.reclaimer.take_waiting());
-        self.compactions.extend(std::mem::take(&mut self.batch.jobs));
-        self.compactions.extend(std::mem::take(&mut pending.sealed.jobs));
-        self.compactions.extend(std::mem::take(&mut pending.open.jobs));
+        let Pending { sealed, open, .. } = &mut *pending;
+        let batches = [&mut self.batch.compaction, &mut sealed.compaction, &mut open.compaction];
+        self.compactions.extend(batches.into_iter().filter_map(Option::take));
         drop(pending);
-        let waiting = self.compactions.drain(..).filter_map(|mut job| job.take_callback());
+        let waiting = self.compactions.drain(..).flat_map(|mut job| job.take_callbacks());
         for done in self.flushes.drain(..).chain(waiting) {
             done(Err(error.clone()));
         }

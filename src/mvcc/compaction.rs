@@ -48,10 +48,12 @@ const DELETED_TOGETHER: usize = 1_500;
 /// Most batches of revisions that are looked at for one such commit.
 const STEP_BATCHES_MAX: usize = 10;
 
-/// One compaction.
+/// One compaction, for all who asked for it or for one below it.
 pub(super) struct Job {
     revision: i64,
-    done: Option<Callback>,
+    /// How many requests it is for, whether or not they wait.
+    requests: usize,
+    done: Vec<Callback>,
     started: Option<Instant>,
     phase: Phase,
 }
@@ -96,11 +98,28 @@ type Gone = Vec<(Revision, bool)>;
 
 impl Job {
     pub(super) fn new(revision: i64, done: Option<Callback>) -> Job {
-        Job { revision, done, started: None, phase: Phase::Reads }
+        Job { revision, requests: 1, done: done.into_iter().collect(), started: None, phase: Phase::Reads }
     }
 
-    pub(super) fn take_callback(&mut self) -> Option<Callback> {
-        self.done.take()
+    /// Those who wait for it.
+    pub(super) fn take_callbacks(&mut self) -> Vec<Callback> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// How many requests it is for.
+    pub(super) fn requests(&self) -> usize {
+        self.requests
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.started.is_some()
+    }
+
+    /// Does what another one is to do as well. Neither has begun.
+    pub(super) fn absorb(&mut self, mut other: Job) {
+        self.revision = self.revision.max(other.revision);
+        self.requests += other.requests;
+        self.done.append(&mut other.done);
     }
 
     /// How far it is, `waiting` others coming after it. Its age is not known here.

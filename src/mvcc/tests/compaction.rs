@@ -136,3 +136,37 @@ fn a_store_that_is_closed_in_a_step_goes_on_with_the_next_start() {
     }
     assert_eq!(text(&store, 0).unwrap(), "a=last");
 }
+
+/// They come while one waits for a list: one by one, and several in one commit. Those that come before that one was looked
+/// at for the first time are done by it.
+#[test]
+fn compactions_that_wait_are_one_and_all_are_answered() {
+    const BEHIND: u64 = 20;
+    let mut held = Held::start(options());
+    let mut results = Vec::new();
+    for index in 2..2 + BEHIND {
+        put(&held.store, "b", &index.to_string());
+        let (done, result) = callback();
+        held.store.compact(held.store.revision(), Some(done)).unwrap();
+        held.store.end_entry(at(index));
+        results.push(result);
+        if index % 3 == 0 {
+            flush(&held.store).unwrap();
+        }
+    }
+    let last = at(1 + BEHIND);
+    assert_eq!(flush(&held.store).unwrap(), last);
+    let progress = held.store.compaction().unwrap();
+    assert_eq!(progress.phase, CompactionPhase::Reads);
+    assert!(progress.waiting <= BEHIND as usize, "{progress:?}");
+    held.list.take();
+    assert_eq!(held.finished().unwrap(), last);
+    for result in results {
+        assert_eq!(result.recv_timeout(RESULT_WAIT_MAX).unwrap().unwrap(), last);
+        assert!(result.recv().is_err(), "answered twice");
+    }
+    let walks = held.store.shared().metrics.compaction_total_duration.get_sample_count();
+    assert!((1..=2).contains(&walks), "{walks} walks through the file");
+    assert_eq!(text(&held.store, 0).unwrap(), format!("a=last b={}", 1 + BEHIND));
+    assert_eq!(held.stored(), 2);
+}
