@@ -248,6 +248,8 @@ pub(super) struct Worker {
     /// Set while there is less room than is to be kept: when to look again.
     room_at: Option<Instant>,
     reclaimer: Reclaimer,
+    /// The last turn was a commit's.
+    has_committed: bool,
     encoded: Vec<u8>,
 }
 
@@ -276,6 +278,7 @@ impl Worker {
             step_at: Instant::now(),
             helper,
             room_at: Some(Instant::now()),
+            has_committed: false,
             encoded: Vec::new(),
         }
     }
@@ -292,7 +295,9 @@ impl Worker {
 
     fn work_until_stopped(&mut self) -> Result<(), MvccError> {
         loop {
-            match self.wait_for_work() {
+            let work = self.wait_for_work();
+            self.has_committed = matches!(work, Work::Commit);
+            match work {
                 Work::Commit => self.commit()?,
                 Work::Compact => self.compact()?,
                 Work::KeepRoom => self.keep_room()?,
@@ -328,7 +333,9 @@ impl Worker {
             };
             let step_at = (!self.compactions.is_empty()).then_some(self.step_at);
             if commit_at.is_some_and(|at| at <= now) {
-                return Work::Commit;
+                // One that took long is due again when it ends: then the others have a turn, unless somebody waits.
+                let may_wait = self.has_committed && pending.flushes.is_empty();
+                return may_wait.then(|| self.longest_due(&pending, now)).flatten().unwrap_or(Work::Commit);
             }
             if !pending.defragments.is_empty() {
                 return Work::Defragment;
@@ -348,6 +355,17 @@ impl Worker {
                 None => backend.wake.wait(&mut pending),
             }
         }
+    }
+
+    /// What has waited longest for its turn, of what somebody asked for.
+    fn longest_due(&self, pending: &Pending, now: Instant) -> Option<Work> {
+        if !pending.defragments.is_empty() {
+            return Some(Work::Defragment);
+        }
+        let step_at = (!self.compactions.is_empty()).then_some((self.step_at, Work::Compact));
+        let reclaim_at = self.reclaimer.asked_due_at().map(|at| (at, Work::Reclaim));
+        let first = step_at.into_iter().chain(reclaim_at).min_by_key(|(at, _)| *at)?;
+        (first.0 <= now).then_some(first.1)
     }
 
     /// Writes all sealed entries in one transaction of the file.

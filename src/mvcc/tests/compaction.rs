@@ -49,6 +49,13 @@ impl Held {
     }
 }
 
+/// A test that fails in between is not to hang: the store waits for its threads.
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.disk.release();
+    }
+}
+
 #[test]
 fn deletions_are_the_background_threads_and_commits_are_not() {
     let mut held = Held::start(options());
@@ -169,4 +176,32 @@ fn compactions_that_wait_are_one_and_all_are_answered() {
     assert!((1..=2).contains(&walks), "{walks} walks through the file");
     assert_eq!(text(&held.store, 0).unwrap(), format!("a=last b={}", 1 + BEHIND));
     assert_eq!(held.stored(), 2);
+}
+
+/// While each commit is at work more is applied than may wait: the next one is due when it ends, as long as this goes on.
+#[test]
+fn commits_that_follow_each_other_leave_turns_to_a_compaction() {
+    let mut held = Held::start(StoreOptions { commit_ops_max: 1, ..options() });
+    let mut index = 2;
+    let mut apply = |store: &Store| {
+        put(store, "b", &index.to_string());
+        store.end_entry(at(index));
+        index += 1;
+    };
+    let disk = held.disk.clone();
+    held.list.take();
+    let given_up_at = std::time::Instant::now() + RESULT_WAIT_MAX;
+    loop {
+        // Lets the sync go on at which the file's writer is stopped, and stops it at the next one.
+        let calls = disk.calls(Call::SyncData);
+        disk.hold(Call::SyncData);
+        apply(&held.store);
+        disk.wait_for_calls(Call::SyncData, calls + 1);
+        if let Ok(finished) = held.finished.try_recv() {
+            finished.unwrap();
+            break;
+        }
+        assert!(std::time::Instant::now() < given_up_at, "the compaction had no turn");
+    }
+    disk.release();
 }
