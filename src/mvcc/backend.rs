@@ -28,6 +28,8 @@ pub(super) const KEY_BUCKET_FILL: f64 = 0.9;
 /// What a write to another bucket is counted as beside its strings, in bytes.
 const BUCKET_WRITE_OVERHEAD_BYTES: u64 = 64;
 
+/// Most that the length of a step adds to the pause after it.
+const STEP_PAUSE_MAX: Duration = Duration::from_millis(100);
 /// How often a compaction looks whether the reads it waits for have ended.
 const READS_LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Requests to defragment that may wait at once.
@@ -471,7 +473,9 @@ impl Worker {
         let started = Instant::now();
         let outcome = job.step(&self.shared, &self.db, &self.helper);
         let took = started.elapsed();
-        // As long as it took at least: never more than half of a processor, or of the disk's syncs.
+        // As long as it took at least: never more than half of a processor, or of the disk's syncs. Time in which a thread
+        // of lower priority waited for a processor counts too, within reason.
+        let took = took.min(STEP_PAUSE_MAX);
         let pause = match outcome {
             Ok(Step::Again) => took,
             Ok(Step::Pause(share)) => self.shared.options.compaction_sleep.mul_f64(share).max(took),

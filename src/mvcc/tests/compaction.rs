@@ -192,11 +192,13 @@ fn commits_that_follow_each_other_leave_turns_to_a_compaction() {
     held.list.take();
     let given_up_at = std::time::Instant::now() + RESULT_WAIT_MAX;
     loop {
-        // Lets the sync go on at which the file's writer is stopped, and stops it at the next one.
-        let calls = disk.calls(Call::SyncData);
-        disk.hold(Call::SyncData);
-        apply(&held.store);
-        disk.wait_for_calls(Call::SyncData, calls + 1);
+        // Lets the call go on at which the file's writer is stopped, and stops it at its next one of the other kind.
+        for call in [Call::Write, Call::SyncData] {
+            let calls = disk.calls(call);
+            disk.hold(call);
+            apply(&held.store);
+            disk.wait_for_calls(call, calls + 1);
+        }
         if let Ok(finished) = held.finished.try_recv() {
             finished.unwrap();
             break;
