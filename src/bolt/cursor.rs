@@ -87,6 +87,22 @@ impl<'tx> Cursor<'tx> {
         })
     }
 
+    /// To the first key of the leaf in which `key` is, if it is anywhere: a key in between that is damaged cannot lead past
+    /// others of that leaf, since none is compared with. Empty leaves are passed over.
+    pub fn seek_leaf(&mut self, key: &[u8]) -> Result<Option<Pair<'tx>>, BoltError> {
+        self.move_by(|cursor| {
+            cursor.stack.clear();
+            let mut page = cursor.root_page()?;
+            while !page.is_leaf {
+                let is_named_so = page.count() > 0 && page.branch_key(0)? == key;
+                let index = if is_named_so { 0 } else { page.child_for(key)? };
+                page = cursor.push(page, index)?;
+            }
+            cursor.stack.push(Frame { page, index: 0 });
+            if page.count() > 0 { cursor.stand() } else { cursor.next_leaf(Way::Forward) }
+        })
+    }
+
     /// To the next key.
     #[allow(clippy::should_implement_trait, reason = "borrows like an iterator, but goes both ways and can fail")]
     pub fn next(&mut self) -> Result<Option<Pair<'tx>>, BoltError> {

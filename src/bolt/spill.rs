@@ -291,7 +291,8 @@ impl<'s, 'db> Spill<'s, 'db> {
     fn reserve(&mut self, id: u64, pages: u64) -> usize {
         let (start, bytes) = (self.arena.len(), pages as usize * self.page_bytes);
         if start + bytes > ARENA_SMALL_BYTES && self.arena.capacity() < ARENA_RESERVED_BYTES {
-            self.arena.reserve_exact(ARENA_RESERVED_BYTES - start);
+            // Where the system refuses so much at once it grows as it goes.
+            let _ = self.arena.try_reserve_exact(ARENA_RESERVED_BYTES - start);
         }
         self.arena.resize(start + bytes, 0);
         self.dirty.push(Dirty { id, start, bytes });

@@ -252,7 +252,8 @@ pub(super) struct ServeFlags {
     #[arg(long, env = "REVGATE_COMPACTION_BATCH_LIMIT", value_name = "REVISIONS", default_value_t = 0)]
     pub(super) compaction_batch_limit: usize,
 
-    /// Pause for ten times so many, for fewer in proportion, if it is longer than what the step took; 0 means 10ms.
+    /// Pause of a compaction after ten batches, less after fewer, and at least as long as they took; 0 means 10ms. (etcd
+    /// pauses so long after each batch.)
     #[arg(
         long,
         env = "REVGATE_COMPACTION_SLEEP_INTERVAL",

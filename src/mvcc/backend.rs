@@ -28,6 +28,8 @@ pub(super) const KEY_BUCKET_FILL: f64 = 0.9;
 /// What a write to another bucket is counted as beside its strings, in bytes.
 const BUCKET_WRITE_OVERHEAD_BYTES: u64 = 64;
 
+/// Most that the length of a step adds to the pause after it.
+const STEP_PAUSE_MAX: Duration = Duration::from_millis(100);
 /// How often a compaction looks whether the reads it waits for have ended.
 const READS_LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Requests to defragment that may wait at once.
@@ -76,7 +78,7 @@ pub(super) enum Stop {
 #[derive(Default)]
 struct Batch {
     writes: Vec<BucketWrite>,
-    jobs: Vec<Job>,
+    compaction: Option<Job>,
     ops: usize,
     bytes: u64,
     /// The last entry in the batch; set once it is sealed.
@@ -90,7 +92,9 @@ impl Batch {
     /// Adds a later batch.
     fn append(&mut self, later: Batch) {
         self.writes.extend(later.writes);
-        self.jobs.extend(later.jobs);
+        if let Some(job) = later.compaction {
+            self.compact(job);
+        }
         self.ops += later.ops;
         self.bytes += later.bytes;
         if later.position.is_some() {
@@ -100,9 +104,17 @@ impl Batch {
         self.since = self.since.or(later.since);
     }
 
+    /// Adds a compaction: one is enough.
+    fn compact(&mut self, job: Job) {
+        match &mut self.compaction {
+            Some(known) => known.absorb(job),
+            None => self.compaction = Some(job),
+        }
+    }
+
     /// Whether it should be written without waiting for the interval.
     fn is_urgent(&self, ops_max: usize) -> bool {
-        self.position.is_some() && (self.ops >= ops_max || !self.jobs.is_empty())
+        self.position.is_some() && (self.ops >= ops_max || self.compaction.is_some())
     }
 }
 
@@ -141,12 +153,9 @@ impl Backend {
         let Some(mut job) = job else { return };
         if let Some(error) = pending.refusal() {
             drop(pending);
-            if let Some(done) = job.take_callback() {
-                done(Err(error));
-            }
-            return;
+            return job.take_callbacks().into_iter().for_each(|done| done(Err(error.clone())));
         }
-        pending.open.jobs.push(job);
+        pending.open.compact(job);
     }
 
     /// Ends the entry in progress.
@@ -233,6 +242,7 @@ pub(super) struct Worker {
     flushes: Vec<Callback>,
     /// Set while the disk is full: why, and when to try again.
     postponed: Option<(MvccError, Instant)>,
+    /// One that has begun, and one that has not, at most.
     compactions: VecDeque<Job>,
     step_at: Instant,
     /// For the part of compactions that can wait.
@@ -240,6 +250,8 @@ pub(super) struct Worker {
     /// Set while there is less room than is to be kept: when to look again.
     room_at: Option<Instant>,
     reclaimer: Reclaimer,
+    /// The last turn was a commit's.
+    has_committed: bool,
     encoded: Vec<u8>,
 }
 
@@ -268,6 +280,7 @@ impl Worker {
             step_at: Instant::now(),
             helper,
             room_at: Some(Instant::now()),
+            has_committed: false,
             encoded: Vec::new(),
         }
     }
@@ -284,7 +297,9 @@ impl Worker {
 
     fn work_until_stopped(&mut self) -> Result<(), MvccError> {
         loop {
-            match self.wait_for_work() {
+            let work = self.wait_for_work();
+            self.has_committed = matches!(work, Work::Commit);
+            match work {
                 Work::Commit => self.commit()?,
                 Work::Compact => self.compact()?,
                 Work::KeepRoom => self.keep_room()?,
@@ -320,7 +335,9 @@ impl Worker {
             };
             let step_at = (!self.compactions.is_empty()).then_some(self.step_at);
             if commit_at.is_some_and(|at| at <= now) {
-                return Work::Commit;
+                // One that took long is due again when it ends: then the others have a turn, unless somebody waits.
+                let may_wait = self.has_committed && pending.flushes.is_empty();
+                return may_wait.then(|| self.longest_due(&pending, now)).flatten().unwrap_or(Work::Commit);
             }
             if !pending.defragments.is_empty() {
                 return Work::Defragment;
@@ -340,6 +357,17 @@ impl Worker {
                 None => backend.wake.wait(&mut pending),
             }
         }
+    }
+
+    /// What has waited longest for its turn, of what somebody asked for.
+    fn longest_due(&self, pending: &Pending, now: Instant) -> Option<Work> {
+        if !pending.defragments.is_empty() {
+            return Some(Work::Defragment);
+        }
+        let step_at = (!self.compactions.is_empty()).then_some((self.step_at, Work::Compact));
+        let reclaim_at = self.reclaimer.asked_due_at().map(|at| (at, Work::Reclaim));
+        let first = step_at.into_iter().chain(reclaim_at).min_by_key(|(at, _)| *at)?;
+        (first.0 <= now).then_some(first.1)
     }
 
     /// Writes all sealed entries in one transaction of the file.
@@ -380,7 +408,9 @@ impl Worker {
         if self.compactions.is_empty() {
             self.step_at = Instant::now();
         }
-        self.compactions.extend(batch.jobs);
+        if let Some(job) = batch.compaction {
+            self.enqueue(job);
+        }
         self.note_compaction();
         self.reclaimer.look(&self.shared, &self.db, !self.compactions.is_empty());
         self.answer_flushes();
@@ -429,22 +459,31 @@ impl Worker {
         self.shared.publish_file_metrics(&self.db);
     }
 
+    /// Puts a compaction behind those there are, or into the last one: each walks through the whole file.
+    fn enqueue(&mut self, job: Job) {
+        match self.compactions.back_mut().filter(|last| !last.has_begun()) {
+            Some(last) => last.absorb(job),
+            None => self.compactions.push_back(job),
+        }
+    }
+
     /// One bounded step of the compaction that is first in line.
     fn compact(&mut self) -> Result<(), MvccError> {
         let Some(job) = self.compactions.front_mut() else { return Ok(()) };
         let started = Instant::now();
         let outcome = job.step(&self.shared, &self.db, &self.helper);
         let took = started.elapsed();
-        // As long as it took at least: never more than half of a processor, or of the disk's syncs.
+        // As long as it took at least: never more than half of a processor, or of the disk's syncs. Time in which a thread
+        // of lower priority waited for a processor counts too, within reason.
+        let took = took.min(STEP_PAUSE_MAX);
         let pause = match outcome {
             Ok(Step::Again) => took,
             Ok(Step::Pause(share)) => self.shared.options.compaction_sleep.mul_f64(share).max(took),
             Ok(Step::Wait) => READS_LOOK_INTERVAL,
             Ok(Step::Finished) => {
                 let position = self.shared.backend.durable();
-                if let Some(done) = self.compactions.pop_front().and_then(|mut job| job.take_callback()) {
-                    done(Ok(position));
-                }
+                let waiting = self.compactions.pop_front().map(|mut job| job.take_callbacks());
+                waiting.into_iter().flatten().for_each(|done| done(Ok(position)));
                 Duration::ZERO
             }
             Err(MvccError::Bolt(error)) if is_disk_full(&error) => {
@@ -460,7 +499,7 @@ impl Worker {
     }
 
     fn note_compaction(&self) {
-        let waiting = self.compactions.len().saturating_sub(1);
+        let waiting = self.compactions.iter().skip(1).map(Job::requests).sum();
         let progress = self.compactions.front().map(|job| job.progress(waiting));
         self.shared.upkeep.note_compaction(progress, &self.shared.metrics);
     }
@@ -524,11 +563,11 @@ impl Worker {
         self.flushes.append(&mut pending.flushes);
         self.flushes.append(&mut pending.defragments);
         self.flushes.append(&mut self.reclaimer.take_waiting());
-        self.compactions.extend(std::mem::take(&mut self.batch.jobs));
-        self.compactions.extend(std::mem::take(&mut pending.sealed.jobs));
-        self.compactions.extend(std::mem::take(&mut pending.open.jobs));
+        let Pending { sealed, open, .. } = &mut *pending;
+        let batches = [&mut self.batch.compaction, &mut sealed.compaction, &mut open.compaction];
+        self.compactions.extend(batches.into_iter().filter_map(Option::take));
         drop(pending);
-        let waiting = self.compactions.drain(..).filter_map(|mut job| job.take_callback());
+        let waiting = self.compactions.drain(..).flat_map(|mut job| job.take_callbacks());
         for done in self.flushes.drain(..).chain(waiting) {
             done(Err(error.clone()));
         }

@@ -10,8 +10,9 @@
 //! milliseconds, and every write wakes several. So a compaction never works for long at a time: a moment, then a pause.
 //! What asks the index is done on the backend thread, since nobody who waits for a lock may have to wait for a thread of
 //! lower priority. What needs no lock but the file's, the deletions and their commit, is most of the work, and is done by
-//! one. Pauses are as long as the work before them took, so that a compaction ends however short of processors the machine
-//! is: it takes four times as long as its work at most, and the pauses that are asked for.
+//! one. Pauses are as long as the work before them took, a tenth of a second at most, and what pauses are asked for: it takes
+//! about four times as long as its work on a machine that has processors to spare, and longer on one that has none, since
+//! the thread of lower priority has to wait for one.
 
 use std::{
     sync::Arc,
@@ -48,10 +49,12 @@ const DELETED_TOGETHER: usize = 1_500;
 /// Most batches of revisions that are looked at for one such commit.
 const STEP_BATCHES_MAX: usize = 10;
 
-/// One compaction.
+/// One compaction, for all who asked for it or for one below it.
 pub(super) struct Job {
     revision: i64,
-    done: Option<Callback>,
+    /// How many requests it is for, whether or not they wait.
+    requests: usize,
+    done: Vec<Callback>,
     started: Option<Instant>,
     phase: Phase,
 }
@@ -96,11 +99,28 @@ type Gone = Vec<(Revision, bool)>;
 
 impl Job {
     pub(super) fn new(revision: i64, done: Option<Callback>) -> Job {
-        Job { revision, done, started: None, phase: Phase::Reads }
+        Job { revision, requests: 1, done: done.into_iter().collect(), started: None, phase: Phase::Reads }
     }
 
-    pub(super) fn take_callback(&mut self) -> Option<Callback> {
-        self.done.take()
+    /// Those who wait for it.
+    pub(super) fn take_callbacks(&mut self) -> Vec<Callback> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// How many requests it is for.
+    pub(super) fn requests(&self) -> usize {
+        self.requests
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.started.is_some()
+    }
+
+    /// Does what another one is to do as well. Neither has begun.
+    pub(super) fn absorb(&mut self, mut other: Job) {
+        self.revision = self.revision.max(other.revision);
+        self.requests += other.requests;
+        self.done.append(&mut other.done);
     }
 
     /// How far it is, `waiting` others coming after it. Its age is not known here.
@@ -108,7 +128,7 @@ impl Job {
         let (phase, done_revision) = match &self.phase {
             Phase::Reads => (CompactionPhase::Reads, 0),
             Phase::Index(_) => (CompactionPhase::Index, 0),
-            Phase::File(walk) => (CompactionPhase::File, walk.next.map_or(self.revision, |from| from.main)),
+            Phase::File(walk) => (CompactionPhase::File, walk.done_revision().unwrap_or(self.revision)),
             Phase::Mark => (CompactionPhase::File, self.revision),
         };
         CompactionProgress { phase, done_revision, target_revision: self.revision, waiting, age: Duration::ZERO }
@@ -166,6 +186,11 @@ impl Walk {
         Walk { next: Some(Revision::default()), gone: Gone::new(), looked_at: 0, looked_at_max }
     }
 
+    /// Up to where nothing is left to be deleted; `None`: everywhere.
+    fn done_revision(&self) -> Option<i64> {
+        self.gone.first().map(|(first, _)| first.main).or(self.next.map(|from| from.main))
+    }
+
     /// Whether to look further before what was found is deleted.
     fn goes_on(&self) -> bool {
         self.next.is_some() && self.gone.len() < DELETED_TOGETHER && self.looked_at < self.looked_at_max
@@ -220,20 +245,21 @@ impl Walk {
         Ok(())
     }
 
-    /// Has the helper delete what was found. It holds nothing meanwhile that anybody waits for but the file's write
-    /// transaction, and so the backend thread, which waits here.
+    /// Has the helper delete what was found. It holds nothing for more than a moment that anybody waits for but the file's
+    /// write transaction, and so the backend thread, which waits here.
     fn delete(&mut self, shared: &Arc<Shared>, db: &bolt::Db, helper: &Helper) -> Result<(), MvccError> {
         if self.gone.is_empty() {
             return Ok(());
         }
-        let (shared, db, gone) = (Arc::clone(shared), db.clone(), std::mem::take(&mut self.gone));
+        let (of_helper, its_db, gone) = (Arc::clone(shared), db.clone(), std::mem::take(&mut self.gone));
         let (gone, outcome) = helper.run(move || {
-            let outcome = delete(&shared, &db, &gone);
+            let outcome = delete(&of_helper, &its_db, &gone);
             (gone, outcome)
         });
         // Without room it is tried again.
         self.gone = gone;
         outcome?;
+        shared.publish_file_metrics(db);
         self.gone.clear();
         Ok(())
     }
@@ -258,7 +284,6 @@ fn delete(shared: &Shared, db: &bolt::Db, gone: &Gone) -> Result<(), MvccError> 
     }
     tx.commit()?;
     shared.metrics.compaction_keys.inc_by(gone.len() as u64);
-    shared.publish_file_metrics(db);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
-    thread::Scope,
+    thread::{Builder, Scope},
     time::Duration,
 };
 
@@ -29,14 +29,14 @@ impl Progress {
     }
 
     /// Calls `report` with what is done and the total, each time an interval has passed, until what is returned is
-    /// dropped.
+    /// dropped. Where the system gives no thread there are none.
     pub(super) fn report_every<'scope, 'env>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
         interval: Duration,
         mut report: impl FnMut(u64, u64) + Send + 'scope,
     ) -> Reports<'env> {
-        scope.spawn(move || {
+        let tell = move || {
             let mut is_over = self.is_over.lock();
             while !*is_over {
                 let waited = self.over.wait_for(&mut is_over, interval);
@@ -44,7 +44,8 @@ impl Progress {
                     report(self.done.load(Ordering::Relaxed).min(self.total), self.total);
                 }
             }
-        });
+        };
+        let _ = Builder::new().spawn_scoped(scope, tell);
         Reports(self)
     }
 }

@@ -97,6 +97,11 @@ impl Reclaimer {
         self.run.as_ref().map_or(self.idle_at, |run| Some(run.step_at))
     }
 
+    /// When the next step of a run that somebody asked for is due.
+    pub(super) fn asked_due_at(&self) -> Option<Instant> {
+        self.run.as_ref().filter(|run| run.why == Why::Asked).map(|run| run.step_at)
+    }
+
     /// Begins a run for those who asked, or lets them share the one that others asked for.
     pub(super) fn ask(&mut self, shared: &Shared, db: &Db, mut waiting: Vec<Callback>) {
         if let Some(run) = self.run.as_mut().filter(|run| run.why == Why::Asked) {

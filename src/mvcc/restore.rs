@@ -23,12 +23,12 @@ use super::{
 };
 use crate::bolt;
 
-/// Parts a scan is made in, if there is so much to scan.
-const PARTS_MIN: usize = 64;
-/// Parts below which it does not pay to start a thread.
-const PARTS_PER_THREAD_MIN: usize = 16;
 /// Most threads a scan is split over.
 const THREADS_MAX: usize = 8;
+/// Parts below which it does not pay to start a thread.
+const PARTS_PER_THREAD_MIN: usize = 16;
+/// Parts a scan is made in, if there is so much to scan: enough for all threads.
+const PARTS_MIN: usize = THREADS_MAX * PARTS_PER_THREAD_MIN;
 /// Between two lines of the log that say how far a scan is.
 const REPORT_INTERVAL: Duration = Duration::from_secs(3);
 /// The form of the file, as bucket `meta` names it: the etcd whose files look alike. Between 3.6 and 3.7 nothing changed.
@@ -174,7 +174,8 @@ fn scan(tx: &bolt::ReadTx) -> Result<Vec<Run<'_>>, MvccError> {
             tracing::info!(parts_done = done, parts_total = total, "building the key index");
         });
         let work = || scan_parts(values, parts, progress);
-        let others: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
+        // With fewer threads than wished for, the others do more.
+        let others: Vec<_> = (0..others).map_while(|_| thread::Builder::new().spawn_scoped(scope, work).ok()).collect();
         let own = work();
         let others = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
         iter::once(own).chain(others).collect::<Vec<_>>()
@@ -244,20 +245,31 @@ fn scan_parts<'tx>(values: &Values<'tx>, parts: &Parts<'tx>, progress: &Progress
     Ok(Run::sort(stored))
 }
 
+/// Reads one part. Each of its leaves begins with a name from `start` up to `end`: the branches' names were compared with
+/// each other, and a leaf begins with its name. So no leaf holds a name on both sides of `end`.
 fn scan_part<'tx>(
     values: &Values<'tx>,
     &Stretch { start, end, .. }: &Stretch<'tx>,
     stored: &mut Vec<Stored<'tx>>,
 ) -> Result<(), MvccError> {
     let mut cursor = values.cursor();
-    let mut pair = cursor.seek(start)?;
-    while let Some((name, encoded)) = pair.filter(|(name, _)| end.is_none_or(|end| *name < end)) {
+    let mut pair = cursor.seek_leaf(start)?;
+    let mut last_page = None;
+    while let Some((name, encoded)) = pair {
+        if end.is_some_and(|end| name >= end) {
+            if last_page == cursor.page() {
+                let what = format!("{name:02x?} in bucket key is not below the names of the next page");
+                return Err(MvccError::damaged(Revision::default(), what).in_page(last_page));
+            }
+            break;
+        }
         let decoded = Revision::decode(name);
         let (revision, tombstone) = decoded.ok_or_else(|| MvccError::misnamed(name).in_page(cursor.page()))?;
         if cursor.is_bucket() {
             return Err(MvccError::damaged(revision, "is a bucket").in_page(cursor.page()));
         }
         stored.push(decode(revision, tombstone, encoded).map_err(|error| error.in_page(cursor.page()))?);
+        last_page = cursor.page();
         pair = cursor.next()?;
     }
     Ok(())
@@ -265,23 +277,32 @@ fn scan_part<'tx>(
 
 /// The newest main revision stored.
 fn last_main(tx: &bolt::ReadTx) -> Result<Option<i64>, MvccError> {
-    let Some((name, _)) = Values::of(tx)?.cursor().last()? else { return Ok(None) };
-    let (revision, _) = Revision::decode(name).ok_or_else(|| MvccError::misnamed(name))?;
+    let mut cursor = Values::of(tx)?.cursor();
+    let Some((name, _)) = cursor.last()? else { return Ok(None) };
+    let (revision, _) = Revision::decode(name).ok_or_else(|| MvccError::misnamed(name).in_page(cursor.page()))?;
     Ok(Some(revision.main))
 }
 
-/// The index of all runs, and the live keys that hang on a lease. Each thread takes a range of keys.
+/// The index of all runs, and the live keys that hang on a lease. Each thread takes a range of keys; this one those for
+/// which the system gives no thread.
 fn build(runs: &[Run<'_>]) -> (Index, Vec<(i64, Bytes)>) {
     let mut ranges = merge(runs, runs.len()).into_iter();
     let Some(own) = ranges.next() else { return (Index::default(), Vec::new()) };
     let built = thread::scope(|scope| {
-        let others: Vec<_> = ranges.map(|range| scope.spawn(|| build_part(range))).collect();
+        let spawned = ranges.map(|range| {
+            let kept = range.clone();
+            thread::Builder::new().spawn_scoped(scope, || build_part(range)).map_err(|_| kept)
+        });
+        let others: Vec<_> = spawned.collect();
         let own = build_part(own);
-        let others = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        let others = others.into_iter().map(|other| match other {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(range) => build_part(range),
+        });
         iter::once(own).chain(others).collect::<Vec<_>>()
     });
     let (parts, attachments): (_, Vec<_>) = built.into_iter().unzip();
-    (Index::of_parts(parts), attachments.concat())
+    (Index::of_parts(parts), attachments.into_iter().flatten().collect())
 }
 
 fn build_part(range: Merged<'_, '_>) -> (Part, Vec<(i64, Bytes)>) {

@@ -105,14 +105,14 @@ fn goes_on(word: u64) -> bool {
 }
 
 /// What of several runs lies in one range of keys, as one: ascending by key, then by revision.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Merged<'r, 'tx> {
     heads: Vec<Head<'r, 'tx>>,
 }
 
 /// What is left of one run. Some of it is looked at ahead, all at once: the memory it lies in is then waited for once,
 /// not once for each.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Head<'r, 'tx> {
     ahead: vec::IntoIter<(u64, &'r Stored<'tx>)>,
     /// The first of all, with the first word of its key.

@@ -26,7 +26,7 @@ pub struct CompactionProgress {
     pub done_revision: i64,
     /// It ends at this one.
     pub target_revision: i64,
-    /// Compactions that wait for this one.
+    /// Requests to compact that wait for this one.
     pub waiting: usize,
     /// Since it was begun.
     pub age: Duration,

@@ -49,6 +49,13 @@ impl Held {
     }
 }
 
+/// A test that fails in between is not to hang: the store waits for its threads.
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.disk.release();
+    }
+}
+
 #[test]
 fn deletions_are_the_background_threads_and_commits_are_not() {
     let mut held = Held::start(options());
@@ -135,4 +142,68 @@ fn a_store_that_is_closed_in_a_step_goes_on_with_the_next_start() {
         std::thread::yield_now();
     }
     assert_eq!(text(&store, 0).unwrap(), "a=last");
+}
+
+/// They come while one waits for a list: one by one, and several in one commit. Those that come before that one was looked
+/// at for the first time are done by it.
+#[test]
+fn compactions_that_wait_are_one_and_all_are_answered() {
+    const BEHIND: u64 = 20;
+    let mut held = Held::start(options());
+    let mut results = Vec::new();
+    for index in 2..2 + BEHIND {
+        put(&held.store, "b", &index.to_string());
+        let (done, result) = callback();
+        held.store.compact(held.store.revision(), Some(done)).unwrap();
+        held.store.end_entry(at(index));
+        results.push(result);
+        if index % 3 == 0 {
+            flush(&held.store).unwrap();
+        }
+    }
+    let last = at(1 + BEHIND);
+    assert_eq!(flush(&held.store).unwrap(), last);
+    let progress = held.store.compaction().unwrap();
+    assert_eq!(progress.phase, CompactionPhase::Reads);
+    assert!(progress.waiting <= BEHIND as usize, "{progress:?}");
+    held.list.take();
+    assert_eq!(held.finished().unwrap(), last);
+    for result in results {
+        assert_eq!(result.recv_timeout(RESULT_WAIT_MAX).unwrap().unwrap(), last);
+        assert!(result.recv().is_err(), "answered twice");
+    }
+    let walks = held.store.shared().metrics.compaction_total_duration.get_sample_count();
+    assert!((1..=2).contains(&walks), "{walks} walks through the file");
+    assert_eq!(text(&held.store, 0).unwrap(), format!("a=last b={}", 1 + BEHIND));
+    assert_eq!(held.stored(), 2);
+}
+
+/// While each commit is at work more is applied than may wait: the next one is due when it ends, as long as this goes on.
+#[test]
+fn commits_that_follow_each_other_leave_turns_to_a_compaction() {
+    let mut held = Held::start(StoreOptions { commit_ops_max: 1, ..options() });
+    let mut index = 2;
+    let mut apply = |store: &Store| {
+        put(store, "b", &index.to_string());
+        store.end_entry(at(index));
+        index += 1;
+    };
+    let disk = held.disk.clone();
+    held.list.take();
+    let given_up_at = std::time::Instant::now() + RESULT_WAIT_MAX;
+    loop {
+        // Lets the call go on at which the file's writer is stopped, and stops it at its next one of the other kind.
+        for call in [Call::Write, Call::SyncData] {
+            let calls = disk.calls(call);
+            disk.hold(call);
+            apply(&held.store);
+            disk.wait_for_calls(call, calls + 1);
+        }
+        if let Ok(finished) = held.finished.try_recv() {
+            finished.unwrap();
+            break;
+        }
+        assert!(std::time::Instant::now() < given_up_at, "the compaction had no turn");
+    }
+    disk.release();
 }

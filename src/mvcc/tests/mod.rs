@@ -5,6 +5,7 @@
 mod compaction;
 mod concurrency;
 mod crash;
+mod damage;
 mod durability;
 mod facts;
 mod failures;
