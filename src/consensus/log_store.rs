@@ -176,24 +176,16 @@ impl LogStore {
     }
 
     fn write(&self, records: Vec<Record>, done: Done) -> io::Result<()> {
-        match &*self.shared.wal.lock() {
-            Some(wal) => {
-                wal.append(records, done);
-                Ok(())
-            }
-            None => Err(io::Error::other("the log is closed")),
-        }
+        self.with_wal(|wal| wal.append(records, done))
     }
 
     /// The same, on this thread if the log is idle.
     fn write_here(&self, records: Vec<Record>, done: Done) -> io::Result<()> {
-        match &*self.shared.wal.lock() {
-            Some(wal) => {
-                wal.append_here(records, done);
-                Ok(())
-            }
-            None => Err(io::Error::other("the log is closed")),
-        }
+        self.with_wal(|wal| wal.append_here(records, done))
+    }
+
+    fn with_wal(&self, append: impl FnOnce(&Wal)) -> io::Result<()> {
+        self.shared.wal.lock().as_ref().map(append).ok_or_else(|| io::Error::other("the log is closed"))
     }
 
     /// A callback that only looks for failure.
