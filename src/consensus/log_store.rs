@@ -299,15 +299,6 @@ impl RaftLogReader<TypeConfig> for LogStore {
     }
 }
 
-/// Bytes of a record that are not its frame.
-fn data_bytes(record: &Record) -> usize {
-    match record {
-        Record::Entry(entry) => entry.data.len(),
-        Record::State(state) => state.len(),
-        Record::Truncate { .. } | Record::Released { .. } => 0,
-    }
-}
-
 impl RaftLogStorage<TypeConfig> for LogStore {
     type LogReader = LogStore;
 
@@ -382,7 +373,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             }
             callback.io_completed(result.map(drop).map_err(io::Error::other));
         });
-        let bytes: usize = records.iter().map(data_bytes).sum();
+        let bytes: usize = records.iter().map(Record::data_bytes).sum();
         let standing = &self.shared.standing;
         if bytes <= APPEND_HERE_BYTES_MAX && standing.is_ready() && first_index == Some(standing.applied() + 1) {
             self.write_here(records, done)

@@ -64,11 +64,8 @@ pub(super) async fn accept(
         else {
             return;
         };
-        if let Err(error) = prepare(&stream, front.ping_interval, front.stall_timeout) {
-            tracing::debug!(%error, "a connection was gone before it was served");
-            continue;
-        }
-        let stream = match stream.into_std() {
+        let prepared = prepare(&stream, front.ping_interval, front.stall_timeout);
+        let stream = match prepared.and_then(|()| stream.into_std()) {
             Ok(stream) => stream,
             Err(error) => {
                 tracing::debug!(%error, "a connection was gone before it was served");

@@ -1,4 +1,5 @@
-//! The threads that serve connections: one for each processor. A connection stays on the one that had the fewest when it came.
+//! The threads that serve connections: one for each processor. A connection stays on the one that had the fewest when it
+//! came.
 //!
 //! Each thread waits for its own sockets and runs its own tasks. Threads that share both wake each other for every
 //! request: the one that waits for the sockets of all, and the one that does the work. What takes long goes elsewhere
@@ -126,7 +127,7 @@ mod tests {
         let (first, at) = places.take();
         let first_thread = thread_of(at).await;
         assert_eq!(thread_of(at).await, first_thread);
-        let (_second, at) = places.take();
+        let (second, at) = places.take();
         let second_thread = thread_of(at).await;
         assert_ne!(second_thread, first_thread);
         let (_third, at) = places.take();
@@ -135,7 +136,7 @@ mod tests {
         // One and one again.
         let (fourth, at) = places.take();
         assert_eq!(thread_of(at).await, first_thread);
-        drop(_second);
+        drop(second);
         drop(fourth);
         let (_fifth, at) = places.take();
         assert_eq!(thread_of(at).await, second_thread, "the second has none left");

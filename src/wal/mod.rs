@@ -192,6 +192,17 @@ pub enum Record {
     },
 }
 
+impl Record {
+    /// Bytes of it that are not its frame.
+    pub fn data_bytes(&self) -> usize {
+        match self {
+            Record::Entry(entry) => entry.data.len(),
+            Record::State(state) => state.len(),
+            Record::Truncate { .. } | Record::Released { .. } => 0,
+        }
+    }
+}
+
 /// What was found in the log when it was opened.
 #[derive(Debug)]
 pub struct Recovered {

@@ -23,12 +23,7 @@ impl Batch {
     }
 
     fn queued_bytes(&self) -> usize {
-        let payload = |record: &Record| match record {
-            Record::Entry(entry) => entry.data.len(),
-            Record::State(state) => state.len(),
-            Record::Truncate { .. } | Record::Released { .. } => 0,
-        };
-        OVERHEAD_BYTES + self.records.iter().map(|record| OVERHEAD_BYTES + payload(record)).sum::<usize>()
+        OVERHEAD_BYTES + self.records.iter().map(|record| OVERHEAD_BYTES + record.data_bytes()).sum::<usize>()
     }
 }
 
